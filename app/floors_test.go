@@ -28,7 +28,8 @@ var owners = map[string]string{
 	"webhooks":  "webhook_deliveries webhook_emails webhooks",
 	"inventory": "custom_fields filament_catalog filaments import_rows imports spool_contents spool_usage " +
 		"spoolman_items spools usage_changes vendors",
-	"catalog":             "piece_entries product_components product_materials product_pictures product_pieces products",
+	"catalog": "piece_entries product_components product_materials product_pictures product_pieces products " +
+		"variant_materials",
 	"production":          "production_runs run_history run_items run_materials usage_days usage_summaries",
 	"orders/shops":        "file_orders shop_orders shops",
 	"orders":              "order_assignments order_items order_lines orders",
@@ -57,6 +58,7 @@ var exceptions = []string{
 
 	// A filament that other rows name is hidden instead of deleted.
 	"inventory/filament.go reads catalog product_materials",
+	"inventory/filament.go reads catalog variant_materials",
 }
 
 // floors returns the height of each package: its place in the table of CONTRIBUTING.md, counted from below.

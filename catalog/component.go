@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,7 +72,8 @@ func checkComponent(target string) string {
 				where o.product_id = $1 and o.id = $2 and o.component_product_id is distinct from n.id) then 'COMPONENT_IS_PLATE'
 			when n.id is null or exists (select from products s where s.id = n.id and s.plate_of <> $1)
 				then 'UNKNOWN_REFERENCE'
-			when exists (select from below b where b.id = $1) then 'COMPONENT_CYCLE'
+			when exists (select from below b join products v on v.id = b.id where $1 in (v.id, v.variant_of))
+				then 'COMPONENT_CYCLE'
 			when exists (select from product_components o
 				where o.product_id = $1 and o.component_product_id = n.id and o.id <> $2) then 'DUPLICATE_COMPONENT'
 			when not exists (select from product_components o where o.id = $2)
@@ -100,9 +102,10 @@ const tooManyLevels = "nests components more than 50 levels deep"
 
 // write runs the statement change and then the statement component, which reads the component. change begins with
 // checkComponent and returns the problem and the id of the recomputed product.
-func (h handlers) write(ctx context.Context, in *ProductComponent, change, component *db.Stmt) error {
+func (h handlers) write(ctx context.Context, product string, in *ProductComponent, change, component *db.Stmt) error {
 	var problem, recomputed *string
-	err := h.db.Write(ctx, lockCatalog(), change.Into(&problem, &recomputed), component)
+	err := h.db.Write(ctx, lockCatalog(), notVariant(product, "components"), change.Into(&problem, &recomputed),
+		deriveVariants(product), component)
 	switch {
 	case db.Violates(err, "products_levels_range"):
 		return server.Invalid(in.productField(), tooManyLevels).Because(err)
@@ -127,7 +130,7 @@ var addComponentDoc = &server.Doc{
 		"contain itself, directly or through other products (`COMPONENT_CYCLE`), and can have a component only once " +
 		"(`DUPLICATE_COMPONENT`). A plate is a component of its product only. Components nest at most 50 levels deep. " +
 		costsFollow,
-	Errors: componentErrors[:3],
+	Errors: append(slices.Clone(componentErrors[:3]), errComponents, errVariantLimit),
 }
 
 func (h handlers) addComponent(
@@ -142,7 +145,7 @@ func (h handlers) addComponent(
 		)
 		select problem, (select recompute_costs(array[product_id], false)::text from component) from checked`,
 		product, id, in.ProductID.Arg(), in.SKU.Arg(), in.Quantity.Or(1), in.Notes.Arg())
-	if err := h.write(ctx, in, added, component); err != nil {
+	if err := h.write(ctx, product, in, added, component); err != nil {
 		return nil, err
 	}
 	return component.Object(), nil
@@ -162,7 +165,7 @@ var updateComponentDoc = &server.Doc{
 	ID: "updateProductComponent", Tag: Tag, Summary: "Update a component of a product",
 	Description: "A new `component_product_id` or `sku` must meet the same conditions as when a component is added. " +
 		costsFollow,
-	Errors: componentErrors,
+	Errors: append(slices.Clone(componentErrors), errComponents),
 }
 
 func (h handlers) updateComponent(
@@ -187,7 +190,7 @@ func (h handlers) updateComponent(
 			)
 			select problem, (select recompute_costs(array[product_id], false)::text from component) from checked`,
 			args...)
-		err = h.write(ctx, &r.In, change, component)
+		err = h.write(ctx, product, &r.In, change, component)
 	}
 	return server.One(component, err)
 }
@@ -196,6 +199,7 @@ var deleteComponentDoc = &server.Doc{
 	ID: "removeProductComponent", Tag: Tag, Summary: "Remove a component from a product",
 	Description: costsFollow + " If the component is a plate of the product, it is hidden; `restoreProduct` makes it " +
 		"one of the product's plates again.",
+	Errors: []*server.Error{errComponents},
 }
 
 func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -210,7 +214,8 @@ func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{
 			where p.id = c.component_product_id and p.plate_of = c.product_id
 		)
 		select recompute_costs(array[product_id], false) from component`, r.ID("id"), r.ID("component_id"))
-	return nil, server.Found(removed, costError(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
+	err := h.db.Write(ctx, lockCatalog(), notVariant(r.ID("id"), "components"), removed, deriveVariants(r.ID("id")))
+	return nil, server.Found(removed, costError(err, "total_cost"))
 }
 
 // ComponentTree has the components of a product through all levels.

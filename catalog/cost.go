@@ -14,9 +14,10 @@ import (
 var functions embed.FS
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
-// explode_products, product_bom, the default of a product's number, and the functions of plates and of pieces in
-// stock, which other packages call in their own statements.
-var Definitions = db.Definitions("catalog", functions, "costs", "explode", "bom", "number", "plates", "pieces")
+// explode_products, product_bom, the default of a product's number, and the functions of plates, of variants and of
+// pieces in stock, which other packages call in their own statements.
+var Definitions = db.Definitions("catalog", functions, "costs", "explode", "bom", "number", "plates", "variants",
+	"pieces")
 
 // lockCatalog locks the tenant's catalog until the end of the transaction. It must be the first statement of every
 // write that depends on the tree of components or on costs. Otherwise two concurrent writes together could close a
@@ -25,19 +26,19 @@ func lockCatalog() *db.Stmt { return db.Lock("catalog") }
 
 // lockProduct is the server.Lock of a product. All changes of a bill of materials or of costs lock the catalog.
 func lockProduct(ids ...string) []*db.Stmt {
-	return []*db.Stmt{lockCatalog(), db.SQL(`select id from products where id = $1 for no key update`, ids[0])}
+	return []*db.Stmt{lockCatalog(), lockBase(ids[0]), db.SQL(`select id from products where id = $1 for no key update`, ids[0])}
 }
 
 const costTooLarge = "makes a cost of this product, or of a product that contains it, larger than 999,999,999"
 
 // costError returns an error of the field if err reports that the cost of a product is too large. The product may be
-// the changed product or a product that contains the changed product.
+// the changed product or a product that contains the changed product. It also converts the errors of variants.
 func costError(err error, field string) error {
 	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "products_cost_range") ||
 		db.Violates(err, "product_materials_cost_range") {
 		return server.Invalid(field, costTooLarge).Because(err)
 	}
-	return err
+	return variantError(err, "", nil)
 }
 
 // Costs is the response to recalculate.
@@ -76,7 +77,7 @@ var recalculateDoc = &server.Doc{
 	// filament_prices (inventory/prices.sql) has the rule for prices. This text describes the rule for clients.
 	Description: "Recomputes the costs of this product and of all products that it contains, directly or through " +
 		"others, from the current spool prices. Then it recomputes the costs of all products that contain any of " +
-		"these.\n\n" +
+		"these. The same is done for its variants.\n\n" +
 		"The price per gram of a material is the mean `cost_per_gram` of the spools of that material and color " +
 		"(as in `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain " +
 		"mean. If no spool of that color has a price, the same applies to the spools of that material in any " +
@@ -88,8 +89,9 @@ var recalculateDoc = &server.Doc{
 }
 
 func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) (server.OK[Costs], error) {
-	recomputed := db.SQL(`select recompute_costs(array[id], true) from products where id = $1 and hidden_at is null`,
-		r.ID("id"))
+	recomputed := db.SQL(`
+		select recompute_costs(id || array(select v.id from products v where v.variant_of = p.id and v.hidden_at is null),
+			true) from products p where id = $1 and hidden_at is null`, r.ID("id"))
 	costs := db.SQL(`
 		select `+CostColumns+`
 		from products p where p.id = $1 and p.hidden_at is null`, r.ID("id"))

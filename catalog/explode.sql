@@ -95,7 +95,7 @@ end $$;
 -- material has different values, the function raises a violation of the check product_materials_filament_field. If
 -- the filament does not exist, or is hidden and was not the material's filament before, it raises a violation of
 -- product_materials_filament. Neither is a constraint of the table; the detail of the error is the id of the
--- material.
+-- material. The materials of variants are copies, which derive_variants makes again.
 --
 -- The filament is locked for share, so that it neither changes nor is removed before the end of the transaction.
 create or replace function product_material_follows() returns trigger language plpgsql as $$
@@ -138,20 +138,27 @@ begin
 	return new;
 end $$;
 create or replace trigger product_material_follows before insert or update on product_materials
-	for each row when (new.filament_id is not null) execute function product_material_follows();
+	for each row when (new.filament_id is not null and new.follows is null) execute function product_material_follows();
 
--- Copies a changed filament to the materials of products, and updates the version of these products.
+-- Copies a changed filament to the materials of products, and updates the version of these products and of their
+-- variants.
 create or replace function filament_materials() returns trigger language plpgsql as $$
+declare
+	ids uuid[];
 begin
 	with changed as (
 		update product_materials m
 		set material_type = new.material_type, material_name = nullif(new.material_name, ''), color = new.color,
 			diameter_mm = new.diameter_mm
-		where m.tenant_id = new.tenant_id and m.filament_id = new.id
+		where m.tenant_id = new.tenant_id and m.filament_id = new.id and m.follows is null
 		returning m.product_id
 	)
-	update products p set updated_at = now() from (select distinct c.product_id from changed c) c
-	where p.tenant_id = new.tenant_id and p.id = c.product_id;
+	select array_agg(distinct c.product_id) into ids from changed c;
+	ids := ids || array(
+		select e.variant_id from variant_materials e where e.tenant_id = new.tenant_id and e.filament_id = new.id);
+	perform derive_variants(ids, false); -- which locks the products in order
+	update products p set updated_at = now()
+	where p.tenant_id = new.tenant_id and p.id = any (ids) and p.variant_of is null;
 	return null;
 end $$;
 create or replace trigger filament_materials after update on filaments

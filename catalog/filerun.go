@@ -65,17 +65,17 @@ type FileProduct struct {
 }
 
 // OfFile returns a subquery for the newest product that was made from the file with the checksum sum, or else from a
-// file with the name. Both are SQL expressions. The subquery finds no hidden products, and prefers a product to its
-// plates.
+// file with the name. Both are SQL expressions. The subquery finds no hidden products and no variants, and prefers a
+// product to its plates.
 func OfFile(name, sum string) string {
 	return `(
 				select * from (
 					(select p.*, false as renewed from products p
-						where p.file_sha256 = ` + sum + ` and p.hidden_at is null
+						where p.file_sha256 = ` + sum + ` and p.hidden_at is null and p.variant_of is null
 						order by p.plate_of is not null, p.created_at desc, p.id desc limit 1)
 					union all
 					(select p.*, true from products p
-						where p.file_name = ` + name + ` and p.hidden_at is null
+						where p.file_name = ` + name + ` and p.hidden_at is null and p.variant_of is null
 						order by p.plate_of is not null, p.created_at desc, p.id desc limit 1)
 				) p order by p.renewed limit 1
 			)`

@@ -66,7 +66,8 @@ func materialTitle(kind inventory.MaterialType, name *string, color string) stri
 // updateFromFile compares the product with the file, and changes it.
 func (h handlers) updateFromFile(ctx context.Context, p *fileProduct, id string) error {
 	product := db.SQL(getProduct, id)
-	if err := server.Found(product, h.db.Write(ctx, lockCatalog(), product)); err != nil {
+	err := h.db.Write(ctx, lockCatalog(), notVariant(id, "materials"), product)
+	if err := server.Found(product, variantError(err, "", nil)); err != nil {
 		if err == server.ErrNotFound {
 			return server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "product_id").On("product_id")
 		}
@@ -113,7 +114,8 @@ func (h handlers) updateFromFile(ctx context.Context, p *fileProduct, id string)
 	if _, err := h.change(ctx, id, &in); err != nil {
 		return err
 	}
-	changes = append(changes, db.SQL(`select recompute_costs(array[id], false) from products where id = $1`, id))
+	changes = append(changes, db.SQL(`select recompute_costs(array[id], false) from products where id = $1`, id),
+		deriveVariants(id))
 	return costError(h.db.Write(ctx, changes...), "body")
 }
 
@@ -194,7 +196,7 @@ func (h handlers) updatePlates(ctx context.Context, p *fileProduct, id string, k
 	if len(pictures) == 0 {
 		return nil
 	}
-	return h.db.Write(ctx, pictures...)
+	return h.db.Write(ctx, append(pictures, deriveVariants(id))...)
 }
 
 // plateField returns the name of a plate in the changes.

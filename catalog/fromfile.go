@@ -154,7 +154,7 @@ var fromFileDoc = &server.Doc{
 		"alternatives, and the parameter `filaments` chooses. If the file does not name a material, a choice is required: with `dry_run`, the response " +
 		"has a warning with the code `MATERIAL_UNKNOWN`, and `action` is what happens after the choice; without " +
 		"`dry_run`, the response is a 422.",
-	Errors: FileErrors,
+	Errors: append(slices.Clone(FileErrors), errMaterials, errVariantLimit),
 }
 
 // FileErrors are the errors of an operation that reads a sliced file.

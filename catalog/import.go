@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -55,12 +56,19 @@ type importRow struct {
 	PartNotes     string                                 `json:"components.notes" rule:"readOnly"`
 	UnitCost      value.Decimal                          `json:"components.unit_cost" rule:"readOnly"`
 	PartCost      value.Decimal                          `json:"components.cost" rule:"readOnly"`
+	ReplacesType  value.Optional[inventory.MaterialType] `json:"variant_materials.replaces_material_type"`
+	ReplacesColor value.Optional[string]                 `json:"variant_materials.replaces_color"`
+	VariantColor  value.Optional[string]                 `json:"variant_materials.color"`
+	VariantID     value.Optional[value.UUID]             `json:"variant_materials.filament_id"`
+	VariantNo     value.Optional[int64]                  `json:"variant_materials.filament_number" rule:"minimum=1,maximum=999999999"`
+	VariantBrand  string                                 `json:"variant_materials.brand" rule:"readOnly"`
 }
 
-// productColumns are the columns of products that an import sets. materialColumns are the columns of materials that an
-// import sets.
+// productColumns are the columns of products that an import sets, but variant_of, which never changes. materialColumns
+// are the columns of materials that an import sets.
 var (
-	productColumns  = server.SchemaOf[Product]().Writable()
+	productColumns = slices.DeleteFunc(server.SchemaOf[Product]().Writable(),
+		func(name string) bool { return name == "variant_of" })
 	materialColumns = server.SchemaOf[ProductMaterial]().Writable()
 )
 
@@ -95,6 +103,9 @@ var importDoc = &server.Doc{
 		"the material. " +
 		"Materials that the file does not name stay as they are, and so do components and plates: their columns are " +
 		"ignored, and a new product cannot have any. A new product is no plate, whatever its `plate_of` says.\n\n" +
+		"A new product with `variant_of`, or `variant_of_sku`, is a variant of that product, which the file may contain. " +
+		"A row of a variant has at most one of its `variant_materials`, and no material; a row without `sku` and `name` is a " +
+		"variant on its own. Its other cells are empty, or have the values of the product as the file makes it.\n\n" +
 		transfer.ImportRules(maxRows),
 }
 
@@ -119,9 +130,12 @@ type importedProduct struct {
 	line      int                           // the line of its first row
 	hash      int64                         // of its first row
 	keys      []string                      // its id and SKU, if they can name a product
+	id        string                        // its id in the file, or ""
 	in        Product                       // the fields of its first row
 	materials []*transfer.Record[importRow] // the rows with a material
 	component bool                          // whether a row has a component
+	entries   []VariantMaterial             // variant_materials
+	lines     []int                         // of the entries
 	foreign   bool                          // whether the ids come from another farm
 }
 
@@ -143,12 +157,15 @@ func readImport(file *transfer.Table, how transfer.Reading, maximum int) (f prod
 			name = "id " + row.In.ID.Or("")
 		case row.In.SKU.Or("") != "":
 			name = "sku " + row.In.SKU.Or("")
+		case row.In.Name.IsNull(): // a variant
+			name = "line " + strconv.Itoa(row.Line)
 		}
 		n, ok := known[name]
 		if !ok || f.skips(row.Keys) {
 			n = len(f.products)
 			known[name] = n
 			f.products = append(f.products, importedProduct{line: row.Line, hash: row.Hash, keys: row.Keys, in: row.In.Product})
+			f.products[n].id, _ = value.ParseID(row.In.ID.Or(""))
 		}
 		p := &f.products[n]
 		if field := difference(&p.in, &row.In.Product); field != "" {
@@ -159,6 +176,9 @@ func readImport(file *transfer.Table, how transfer.Reading, maximum int) (f prod
 			p.materials = append(p.materials, row)
 		}
 		p.component = p.component || !row.In.Component.IsNull()
+		if e := row.In.entry(); e != (VariantMaterial{}) {
+			p.entries, p.lines = append(p.entries, e), append(p.lines, row.Line)
+		}
 	}
 	return f, invalid.Err()
 }
@@ -182,7 +202,7 @@ func (f *productFile) skips(keys []string) bool { return f.mode == transfer.Upda
 // difference returns the name of a column in which two rows differ, or "".
 func difference(a, b *Product) string {
 	first, second := server.Row(a), server.Row(b)
-	for _, column := range productColumns {
+	for _, column := range append(slices.Clone(productColumns), "variant_of") {
 		if first[column] != second[column] {
 			return column
 		}
@@ -207,6 +227,11 @@ type productChanges struct {
 	created, updated           []map[string]any // products
 	addedMaterials, materials  []map[string]any // new and changed materials
 	removed, renamed, computed []string         // ids of materials, of products with another SKU, and with new costs
+	variants                   []map[string]any // rows of write_variants, whose n is the line
+
+	known   map[string]string        // the ids of the products of the file, by those in the file
+	written map[int]*importedProduct // the variants, by their lines
+	stored  []transfer.Stored        // the variants that change
 
 	history imports.History
 }
@@ -232,10 +257,25 @@ func writeProducts(
 		}
 		result.Count(row.Action)
 	}
-	if err := changes.history.FindRepeated(ctx, d, "products", &result.ImportCounts); err != nil || dryRun {
+	if err := changes.history.FindRepeated(ctx, d, "products", &result.ImportCounts); err != nil {
+		return result, err
+	}
+	if dryRun && len(changes.variants) == 0 {
+		return result, nil
+	}
+	if dryRun { // only the database knows what variants follow: write all, and take it back
+		if err = d.Write(ctx, db.SQL(`savepoint dry_run`)); err == nil {
+			err = changes.write(ctx, d)
+		}
+		if err == nil {
+			err = d.Write(ctx, db.SQL(`rollback to savepoint dry_run`))
+		}
 		return result, err
 	}
 	if err := changes.write(ctx, d); err != nil {
+		return result, err
+	}
+	if err := changes.changedVariants(ctx, d); err != nil {
 		return result, err
 	}
 	result.ImportID, err = changes.history.Save(ctx, d, "products", result.Created, result.Updated)
@@ -243,7 +283,13 @@ func writeProducts(
 }
 
 // storedProduct has the columns of products and their materials to select, for StoredRows.
-var storedProduct = `id, ` + strings.Join(productColumns, ", ") + `, (
+var storedProduct = `id, variant_of, (
+				select b.sku from products b where b.id = products.variant_of) as variant_of_sku, (
+				select coalesce(json_agg(json_build_object('replaces_material_type', e.replaces_material_type,
+					'replaces_color', e.replaces_color, 'color', coalesce(f.color, e.color), 'filament_id', e.filament_id,
+					'number', f.number) order by e.n), '[]')
+				from variant_materials e left join filaments f on f.id = e.filament_id
+				where e.variant_id = products.id) as variant_materials, ` + strings.Join(productColumns, ", ") + `, (
 				select coalesce(json_agg(json_build_object('id', m.id, 'filament_id', m.filament_id,
 					'material_type', m.material_type, 'material_name', m.material_name, 'color', m.color,
 					'diameter_mm', trim_scale(m.diameter_mm), 'weight_grams', trim_scale(m.weight_grams),
@@ -273,7 +319,9 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.S
 		select coalesce(array_agg(p.id::text), '{}') from unnest($1::uuid[]) n (id) cross join lateral (
 			select id from products where id = n.id
 		) p`, ids).Into(&taken)
-	if err := d.Write(ctx, lockCatalog(), locked, known); err != nil {
+	bases := db.SQL(`select lock_bases($1::uuid[] || array(
+		select id from products where sku = any ($2::text[]) and sku <> '' and hidden_at is null))::text`, ids, skus)
+	if err := d.Write(ctx, lockCatalog(), bases, locked, known); err != nil {
 		return nil, err
 	}
 	f.taken = map[string]bool{}
@@ -382,6 +430,7 @@ func (f *productFile) compare(products []transfer.Stored, report []ImportedProdu
 			bySKU[sku] = s
 		}
 	}
+	c.known, c.written = map[string]string{}, map[int]*importedProduct{}
 	invalid := transfer.RowProblems{}
 	first := map[string]int{}  // the line of each product that is changed
 	skus := map[string]int{}   // the line of each SKU
@@ -435,6 +484,11 @@ func (f *productFile) compare(products []transfer.Stored, report []ImportedProdu
 			invalid.Add(skus[name], "sku", "is that of another product")
 		}
 	}
+	for _, row := range c.variants { // of a product in the file
+		if id := c.known[fmt.Sprint(row["variant_of"])]; id != "" {
+			row["variant_of"] = id
+		}
+	}
 	return c, invalid.Err()
 }
 
@@ -445,6 +499,16 @@ func (f *productFile) change(
 ) {
 	values, id := server.Row(&p.in), value.NewID()
 	before, after := transfer.Stored{}, map[string]any{} // of what changes, with each material as a column
+	of, ofSKU := string(p.in.VariantOf.Or("")), p.in.VariantOfSKU.Or("")
+	switch {
+	case s == nil && of+ofSKU != "", s != nil && s.Text("variant_of") != "":
+		f.changeVariant(c, p, s, report, invalid)
+		return
+	case of+ofSKU != "":
+		invalid.Add(p.line, "variant_of", "must be empty: a product does not become a variant")
+	case len(p.entries) > 0:
+		invalid.Add(p.lines[0], "variant_materials.color", "must be empty: the product is not a variant")
+	}
 	if s == nil {
 		if p.in.Name.IsNull() {
 			invalid.Add(p.line, "name", "is required")
@@ -474,6 +538,7 @@ func (f *productFile) change(
 			c.updated = append(c.updated, values)
 		}
 	}
+	c.known[p.id] = id
 	report.ID = (*value.UUID)(&id)
 	if f.changeMaterials(c, p, s, id, invalid, before, after) {
 		c.computed = append(c.computed, id)
@@ -639,7 +704,19 @@ func (c *productChanges) write(ctx context.Context, d *db.DB) error {
 		where id = any ($2::uuid[]) order by id`); err != nil {
 		return err
 	}
-	return inBatches(ctx, d, c.computed, `select recompute_costs($1::uuid[], false)::text`)
+	if err := inBatches(ctx, d, c.computed, `select recompute_costs($1::uuid[], false)::text`); err != nil {
+		return err
+	}
+	changed := slices.Clone(c.computed)
+	for _, row := range c.updated {
+		changed = append(changed, row["id"].(string))
+	}
+	if err := inBatches(ctx, d, changed, `select derive_variants($1::uuid[])::text`); err != nil {
+		return err
+	}
+	return c.rowError(transfer.InBatches(c.variants, func(list string, _ []string) error {
+		return d.Write(ctx, db.SQL(`select write_variants($1::json)::text`, list))
+	}))
 }
 
 // inBatches runs a statement for batches of the ids. $1 is the ids of a batch.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -12,10 +13,19 @@ import (
 	"spoolwright/transfer"
 )
 
-// Undo describes how the import of products is undone. uses is a query of what names the product $1, besides products.
-func Undo(uses string) imports.Undoable {
-	return imports.Undoable{Table: "products", Lock: lockCatalog(), Restore: restoreImported,
-		Uses: `select from product_components where component_product_id = $1 union all ` + uses}
+// Undo describes how the import of products is undone: first of variants, then of the products that they follow, if no
+// variant remains. uses is a query of what names the product $1, besides products.
+func Undo(uses string) []imports.Undoable {
+	bases := imports.Undoable{Table: "products", Only: "t.variant_of is null", Lock: lockCatalog(), Restore: restoreImported,
+		Uses: `select from product_components where component_product_id = $1 union all
+			select from products v where v.variant_of = $1 and v.hidden_at is null union all ` + uses}
+	variants := bases
+	variants.Only, variants.Restore = "t.variant_of is not null", nil
+	variants.Uses += ` union all select from products y where y.plate_of = $1 and exists (` +
+		strings.ReplaceAll(uses, "$1", "y.id") + `)`
+	variants.Forget = `update products set hidden_at = now(), updated_at = now()
+		where plate_of = any ($1::uuid[]) and hidden_at is null`
+	return []imports.Undoable{bases, variants}
 }
 
 // materialColumn and the id of a material are the name of the column that an import keeps of it. Its value is a text of
@@ -76,6 +86,24 @@ func restoreImported(
 			continue
 		}
 		var problems []string
+		if s.Text("variant_of") != "" {
+			columns := c.Unchanged(s)
+			if slices.Contains(columns, "sku") && slices.Contains(taken, c.Before.Text("sku")) {
+				columns = slices.DeleteFunc(columns, func(name string) bool { return name == "sku" })
+				problems = append(problems, skuTaken)
+			}
+			if slices.Contains(columns, "sku") {
+				w.renamed = append(w.renamed, c.Item)
+			}
+			if len(columns) > 0 {
+				done.Restored++
+				w.variants = append(w.variants, restoredVariant(c.Item, c.Before, columns))
+			}
+			if len(c.Left)+len(problems) > 0 || len(c.After) == 0 {
+				done.LeaveChanged(c, s, problems...)
+			}
+			continue
+		}
 		for _, m := range s["materials"].([]any) {
 			m := transfer.Stored(m.(map[string]any))
 			s[materialColumn+m.Text("id")] = materialText(m)
@@ -94,7 +122,7 @@ func restoreImported(
 				problems = append(problems, "the filament of a material was removed")
 				continue
 			case name == "sku" && slices.Contains(taken, c.Before.Text(name)):
-				problems = append(problems, "sku is that of another product")
+				problems = append(problems, skuTaken)
 				continue
 			case !isMaterial:
 				values[name] = c.Before[name]
@@ -133,8 +161,14 @@ func restoreImported(
 			done.LeaveChanged(c, s, problems...)
 		}
 	}
-	return done, nil, importError(w.write(ctx, d))
+	err = importError(w.write(ctx, d))
+	if e, ok := errors.AsType[*server.Error](err); ok { // of a variant, such as of a removed filament
+		err = server.Invalid("variant_materials", "%s", e.Detail).Because(err)
+	}
+	return done, nil, err
 }
+
+const skuTaken = "sku is that of another product"
 
 // materialOf returns the material in a column, if there is one.
 func materialOf(before transfer.Stored, name string) (m map[string]any, ok bool) {

@@ -105,3 +105,46 @@ func TestUndoChangedProducts(t *testing.T) {
 	undo(t, c, done, 0, 1, "P0: the filament of a material was removed")
 	c.Get(t, products+"/"+ids[0]).Shows(map[string]string{"materials.#": "1", "materials.0.weight_grams": "10"})
 }
+
+// Undo removes the variants that an import created before their products, and gives changed variants back what they had.
+func TestUndoVariants(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
+	const file = "name,sku,variant_of_sku,variant_materials.color,materials.material_type,materials.color," +
+		"materials.weight_grams\nDragon,D,,,PLA,Black,10\n,D-B,D,Blue,,,\n,D-R,D,Red,,,\nMug,M,,,PLA,Black,10\n,M-B,M,Blue,,,\n"
+	done := importProducts(t, c, "", file)
+	done.Want(200).Shows(imported(5, 0, 0, 0))
+	undo(t, c, done, 5, 0)
+	c.Get(t, products).Shows(map[string]string{"total": "0"})
+	// A product stays with a variant that was used, or that was added since.
+	done = importProducts(t, c, "", file)
+	id := func(sku string) string { return c.Get(t, products+"?sku="+sku).Want(200).Text("items.0.id") }
+	c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": id("D-B"), "quantity": 1}}}).Want(201)
+	green := addVariants(t, c, id("M"), "Green")[0]
+	undo(t, c, done, 2, 0, "Dragon: it was used since", "Mug: it was used since", "Dragon, Blue: it was used since")
+	c.Get(t, products).Shows(map[string]string{"total": "4"})
+	// A variant of plates goes with its plates, unless one was used.
+	c.Post(t, products, j{"name": "Kit", "sku": "K", "plates": []j{{"materials": []j{pla("Black", 1)}}}}).Want(201)
+	done = importProducts(t, c, "", "variant_of_sku,sku,variant_materials.color\nK,K-B,Blue\nK,K-R,Red\n")
+	plate := c.Get(t, products+"/"+id("K-R")).Text("plates.0.id")
+	c.Post(t, products+"/"+plate+"/count", j{"counted": 3}).Want(200)
+	undo(t, c, done, 1, 0, "Kit, Red: it was used since")
+	c.Get(t, products+"?plates=true").Shows(map[string]string{"total": "8"})
+	// Changed variants.
+	ids := []string{id("D-B"), green, id("K-R")}
+	c.Patch(t, products+"/"+ids[1], j{"selling_price": 7}).Want(200)
+	done = importProducts(t, c, "mode=update", "id,sku,name,selling_price,variant_materials.color\n"+
+		ids[0]+",X,Own,3,Navy\n"+ids[1]+",Y,Other,4,Mint\n"+ids[2]+",Z,\"Kit, Rose\",,Rose\n")
+	done.Want(200).Shows(imported(0, 3, 0, 0))
+	c.Get(t, products+"/"+ids[0]).Shows(map[string]string{"sku": "X", "name": "Own", "materials.0.color": "Navy"})
+	c.Patch(t, products+"/"+ids[1], j{"variant_materials": []j{{"color": "Moss"}}}).Want(200)
+	c.Post(t, products, j{"name": "New", "sku": "K-R"}).Want(201)
+	undo(t, c, done, 0, 3, "Other: it was changed since: variant_materials", "Kit, Rose: sku is that of another product")
+	c.Get(t, products+"/"+ids[0]).Shows(map[string]string{"sku": "D-B", "name": "Dragon, Blue", "selling_price": "null",
+		"materials.0.color": "Blue"})
+	c.Get(t, products+"/"+ids[1]).Shows(map[string]string{"sku": "M-GREEN", "name": "Mug, Green", "selling_price": "7",
+		"materials.0.color": "Moss"})
+	c.Get(t, products+"/"+ids[2]).Shows(map[string]string{"sku": "Z", "name": "Kit, Red", "plates.0.materials.0.color": "Red"})
+	c.Patch(t, products+"/"+id("D"), j{"name": "Drake"}).Want(200)
+	c.Get(t, products+"/"+ids[0]).Shows(map[string]string{"name": "Drake, Blue"})
+}

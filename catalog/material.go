@@ -112,7 +112,7 @@ const materialRules = "A spool matches the material if its `material_type`, `mat
 var addMaterialDoc = &server.Doc{
 	ID: "addProductMaterial", Tag: Tag, Summary: "Add a material to a product",
 	Description: costsFollow + " `recalculateProduct` describes how prices are computed.\n\n" + materialRules,
-	Errors:      []*server.Error{errUnknownFilament, errFilamentField},
+	Errors:      []*server.Error{errUnknownFilament, errFilamentField, errMaterials, errVariantLimit},
 }
 
 func (h handlers) addMaterial(
@@ -137,7 +137,7 @@ func (h handlers) addMaterial(
 		server.MaxEntries, in.MaterialName.Arg(), in.DiameterMM.Arg(), in.FilamentID.Arg(), in.FilamentNo.Arg()).
 		Into(&full, nil)
 	material := getMaterial(product, id)
-	err := h.db.Write(ctx, lockCatalog(), added, material)
+	err := h.db.Write(ctx, lockCatalog(), notVariant(product, "materials"), added, deriveVariants(product), material)
 	if err == nil && full {
 		return nil, server.TooManyEntries("materials")
 	}
@@ -183,7 +183,7 @@ func (m *ProductMaterial) assignments(args ...any) (string, []any) {
 var updateMaterialDoc = &server.Doc{
 	ID: "updateProductMaterial", Tag: Tag, Summary: "Update a material of a product",
 	Description: costsFollow + "\n\n" + materialRules + " A `filament_id` of null keeps the values.",
-	Errors:      []*server.Error{errUnknownFilament, errFilamentField},
+	Errors:      []*server.Error{errUnknownFilament, errFilamentField, errMaterials},
 }
 
 func (h handlers) updateMaterial(
@@ -203,13 +203,14 @@ func (h handlers) updateMaterial(
 				returning product_id
 			)
 			select recompute_costs(array[product_id], false) from material`, args...)
-		err = h.db.Write(ctx, lockCatalog(), changed, material)
+		err = h.db.Write(ctx, lockCatalog(), notVariant(product, "materials"), changed, deriveVariants(product), material)
 	}
 	return server.One(material, costError(r.In.filamentError(err, ""), r.In.costField()))
 }
 
 var deleteMaterialDoc = &server.Doc{
 	ID: "removeProductMaterial", Tag: Tag, Summary: "Remove a material from a product", Description: costsFollow,
+	Errors: []*server.Error{errMaterials},
 }
 
 func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -221,5 +222,6 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 			returning product_id
 		)
 		select recompute_costs(array[product_id], false) from material`, r.ID("id"), r.ID("material_id"))
-	return nil, server.Found(removed, costError(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
+	err := h.db.Write(ctx, lockCatalog(), notVariant(r.ID("id"), "materials"), removed, deriveVariants(r.ID("id")))
+	return nil, server.Found(removed, costError(err, "total_cost"))
 }

@@ -43,8 +43,8 @@ func (h handlers) getPicture(ctx context.Context, r *server.Request[PictureQuery
 	p := &server.Picture{}
 	read := db.SQL(`
 		select i.media, p.picture_version, i.`+column+`
-		from products p join product_pictures i on i.product_id = p.id
-		where p.id = $1 and p.hidden_at is null`, r.ID("id")).Into(&p.Media, &p.Version, &p.Data)
+		from products p join product_pictures i on i.product_id in (p.id, p.variant_of)
+		where p.id = $1 and p.hidden_at is null order by i.product_id <> p.id limit 1`, r.ID("id")).Into(&p.Media, &p.Version, &p.Data)
 	return p, server.Found(read, h.db.Read(ctx, read))
 }
 
@@ -78,7 +78,7 @@ func (h handlers) readPicture(ctx context.Context, _ *server.Request[struct{}], 
 func (h handlers) setPicture(ctx context.Context, r *server.Request[struct{}], p *picture.Picture,
 ) (server.NoContent, error) {
 	stored := storePicture(r.ID("id"), p)
-	return nil, server.Found(stored, h.db.Write(ctx, stored))
+	return nil, server.Found(stored, h.db.Write(ctx, lockCatalog(), lockBase(r.ID("id")), stored, deriveVariants(r.ID("id"))))
 }
 
 // storePicture returns the statement that sets the picture of a product.
@@ -106,5 +106,6 @@ func (h handlers) deletePicture(ctx context.Context, r *server.Request[struct{}]
 		)
 		update products set picture_version = null, updated_at = now()
 		where id = (select product_id from picture) returning id`, r.ID("id"))
-	return nil, server.Found(removed, h.db.Write(ctx, removed))
+	return nil, server.Found(removed,
+		h.db.Write(ctx, lockCatalog(), lockBase(r.ID("id")), removed, deriveVariants(r.ID("id"))))
 }

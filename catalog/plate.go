@@ -57,8 +57,8 @@ var (
 			On("plates")
 	errIsPlate = server.Conflict("COMPONENT_IS_PLATE",
 		"The component is a plate of the product: you can only change its quantity or remove it")
-	errPlateHidden = server.Conflict("PRODUCT_HIDDEN", "The product %s of the plate was removed; restore it first",
-		"Dragon")
+	errPlateHidden = server.Conflict("PRODUCT_HIDDEN", "The product %s of the plate or variant was removed; restore it "+
+		"first", "Dragon")
 )
 
 // Check adds problems for plates that contradict each other or the product.

@@ -22,7 +22,8 @@ begin
 	return null;
 end $$;
 create or replace trigger plates_renamed after update of name on products
-	for each row when (new.plate_of is null and old.name <> new.name) execute function rename_plates();
+	for each row when (new.plate_of is null and new.variant_of is null and old.name <> new.name)
+	execute function rename_plates();
 
 -- Returns the number of a new plate of a product that has plates with the numbers beside: the highest plus one or,
 -- beyond the maximum, the lowest free number.

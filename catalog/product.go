@@ -65,6 +65,7 @@ func Routes(d *db.DB) []server.Route {
 			server.Handle(h.deleteComponent), deleteComponentDoc),
 		server.Op("GET /api/v1/products/{id}/component-tree", server.Read, server.Handle(h.componentTree),
 			componentTreeDoc),
+		server.Op("POST /api/v1/products/{id}/variants", server.Write, server.Handle(h.addVariants), addVariantsDoc),
 		server.Op("POST /api/v1/products/{id}/recalculate", server.Write, server.Handle(h.recalculate),
 			recalculateDoc),
 	}
@@ -74,47 +75,50 @@ type handlers struct{ db *db.DB }
 
 // Product is a product in requests and in responses, except lists.
 type Product struct {
-	ID             value.UUID                    `json:"id" rule:"readOnly,notNull"`
-	Name           value.Optional[string]        `json:"name" rule:"required"`
-	Description    value.Optional[string]        `json:"description" rule:"maxLength=10000"`
-	SKU            value.Optional[string]        `json:"sku"`
-	Category       value.Optional[string]        `json:"category"`
-	PrintMinutes   value.Optional[int64]         `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
-	Labour         value.Optional[value.Decimal] `json:"labour_minutes" rule:"maximum=1000000"`
-	PerPlate       value.Optional[int64]         `json:"pieces_per_plate" rule:"minimum=1,maximum=1000000"`
-	SellingPrice   value.Optional[value.Decimal] `json:"selling_price" rule:"maximum=1000000"`
-	Notes          value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
-	Materials      []ProductMaterial             `json:"materials"`
-	Components     []ProductComponent            `json:"components"`
-	Plates         []ProductPlate                `json:"plates" rule:"patched,maxItems=100"` // as a sliced file
-	FileName       value.Optional[string]        `json:"file_name"`
-	FileSHA256     value.Optional[string]        `json:"file_sha256" rule:"maxLength=64"`
-	SlicedBy       value.Optional[string]        `json:"sliced_by"`
-	PrinterModel   value.Optional[string]        `json:"printer_model"`
-	NozzleMM       value.Optional[value.Decimal] `json:"nozzle_mm" rule:"maximum=10"`
-	LayerHeightMM  value.Optional[value.Decimal] `json:"layer_height_mm" rule:"maximum=10"`
-	Minimum        value.Optional[int64]         `json:"minimum_pieces" rule:"minimum=1,maximum=1000000"`
-	Location       value.Optional[string]        `json:"location"`
-	MaterialCost   value.Decimal                 `json:"material_cost" rule:"readOnly,notNull"`
-	ComponentCost  value.Decimal                 `json:"component_cost" rule:"readOnly,notNull"`
-	TotalCost      value.Decimal                 `json:"total_cost" rule:"readOnly,notNull"`
-	CostsComplete  bool                          `json:"costs_complete" rule:"readOnly,notNull"`
-	OnHand         int64                         `json:"on_hand" rule:"readOnly,notNull"`
-	Reserved       int64                         `json:"reserved" rule:"readOnly,notNull"`
-	Available      int64                         `json:"available" rule:"readOnly,notNull"`
-	Incoming       int64                         `json:"incoming" rule:"readOnly,notNull"`
-	Missing        int64                         `json:"missing" rule:"readOnly,notNull"`
-	PieceCost      value.Decimal                 `json:"piece_cost" rule:"readOnly"`
-	PieceValue     value.Decimal                 `json:"piece_value" rule:"readOnly,notNull"`
-	Number         int64                         `json:"number" rule:"readOnly,notNull"`
-	PictureVersion string                        `json:"picture_version" rule:"readOnly"`
-	CreatedAt      value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt      value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
-	PlateOf        value.UUID                    `json:"plate_of" rule:"readOnly"`
-	Plate          int64                         `json:"plate" rule:"readOnly"`
-	HiddenAt       value.Timestamp               `json:"hidden_at" rule:"readOnly"`
-	HiddenBy       value.UUID                    `json:"hidden_by" rule:"readOnly"`
-	Hider          string                        `json:"hidden_by_name" rule:"readOnly,unsorted"`
+	ID               value.UUID                    `json:"id" rule:"readOnly,notNull"`
+	Name             value.Optional[string]        `json:"name" rule:"required,unless=variant_of"`
+	Description      value.Optional[string]        `json:"description" rule:"maxLength=10000"`
+	SKU              value.Optional[string]        `json:"sku"`
+	Category         value.Optional[string]        `json:"category"`
+	PrintMinutes     value.Optional[int64]         `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
+	Labour           value.Optional[value.Decimal] `json:"labour_minutes" rule:"maximum=1000000"`
+	PerPlate         value.Optional[int64]         `json:"pieces_per_plate" rule:"minimum=1,maximum=1000000"`
+	SellingPrice     value.Optional[value.Decimal] `json:"selling_price" rule:"maximum=1000000"`
+	Notes            value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Materials        []ProductMaterial             `json:"materials"`
+	Components       []ProductComponent            `json:"components"`
+	Plates           []ProductPlate                `json:"plates" rule:"patched,maxItems=100"` // as a sliced file
+	FileName         value.Optional[string]        `json:"file_name"`
+	FileSHA256       value.Optional[string]        `json:"file_sha256" rule:"maxLength=64"`
+	SlicedBy         value.Optional[string]        `json:"sliced_by"`
+	PrinterModel     value.Optional[string]        `json:"printer_model"`
+	NozzleMM         value.Optional[value.Decimal] `json:"nozzle_mm" rule:"maximum=10"`
+	LayerHeightMM    value.Optional[value.Decimal] `json:"layer_height_mm" rule:"maximum=10"`
+	Minimum          value.Optional[int64]         `json:"minimum_pieces" rule:"minimum=1,maximum=1000000"`
+	Location         value.Optional[string]        `json:"location"`
+	MaterialCost     value.Decimal                 `json:"material_cost" rule:"readOnly,notNull"`
+	ComponentCost    value.Decimal                 `json:"component_cost" rule:"readOnly,notNull"`
+	TotalCost        value.Decimal                 `json:"total_cost" rule:"readOnly,notNull"`
+	CostsComplete    bool                          `json:"costs_complete" rule:"readOnly,notNull"`
+	OnHand           int64                         `json:"on_hand" rule:"readOnly,notNull"`
+	Reserved         int64                         `json:"reserved" rule:"readOnly,notNull"`
+	Available        int64                         `json:"available" rule:"readOnly,notNull"`
+	Incoming         int64                         `json:"incoming" rule:"readOnly,notNull"`
+	Missing          int64                         `json:"missing" rule:"readOnly,notNull"`
+	PieceCost        value.Decimal                 `json:"piece_cost" rule:"readOnly"`
+	PieceValue       value.Decimal                 `json:"piece_value" rule:"readOnly,notNull"`
+	Number           int64                         `json:"number" rule:"readOnly,notNull"`
+	PictureVersion   string                        `json:"picture_version" rule:"readOnly"`
+	CreatedAt        value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt        value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
+	VariantOf        value.Optional[value.UUID]    `json:"variant_of"`
+	VariantOfSKU     value.Optional[string]        `json:"variant_of_sku" rule:"writeOnly,notNull,insteadOf=variant_of,optional"`
+	VariantMaterials []VariantMaterial             `json:"variant_materials" rule:"patched,maxItems=100"`
+	PlateOf          value.UUID                    `json:"plate_of" rule:"readOnly"`
+	Plate            int64                         `json:"plate" rule:"readOnly"`
+	HiddenAt         value.Timestamp               `json:"hidden_at" rule:"readOnly"`
+	HiddenBy         value.UUID                    `json:"hidden_by" rule:"readOnly"`
+	Hider            string                        `json:"hidden_by_name" rule:"readOnly,unsorted"`
 }
 
 // ProductListItem is a product in lists.
@@ -141,6 +145,8 @@ type ProductListItem struct {
 	PictureVersion string          `json:"picture_version" rule:"readOnly"`
 	CreatedAt      value.Timestamp `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt      value.Timestamp `json:"updated_at" rule:"readOnly,notNull"`
+	VariantOf      value.UUID      `json:"variant_of" rule:"readOnly"`
+	VariantCount   int64           `json:"variant_count" rule:"readOnly,notNull,unsorted"`
 	PlateOf        value.UUID      `json:"plate_of" rule:"readOnly"`
 	Plate          int64           `json:"plate" rule:"readOnly"`
 	HiddenAt       value.Timestamp `json:"hidden_at" rule:"readOnly"`
@@ -150,41 +156,55 @@ type ProductListItem struct {
 
 // ProductFilter selects products.
 type ProductFilter struct {
-	Category           value.Optional[string]       `query:"category"`
-	SKU                value.Optional[string]       `query:"sku"`
-	Location           value.Optional[string]       `query:"location"`
-	ComponentProductID value.Optional[value.UUID]   `query:"component_product_id"`
-	FileName           value.Optional[string]       `query:"file_name"`
-	FileSHA256         value.Optional[string]       `query:"file_sha256"`
-	PlateOf            value.Optional[value.UUID]   `query:"plate_of"`
-	Plates             value.Optional[bool]         `query:"plates"`
-	CreatedFrom        value.Optional[value.Moment] `query:"created_from"`
-	CreatedTo          value.Optional[value.Moment] `query:"created_to"`
-	Search             value.Optional[string]       `query:"search" rule:"search"`
+	Category           value.Optional[string]                    `query:"category"`
+	SKU                value.Optional[string]                    `query:"sku"`
+	Location           value.Optional[string]                    `query:"location"`
+	ComponentProductID value.Optional[value.UUID]                `query:"component_product_id"`
+	FileName           value.Optional[string]                    `query:"file_name"`
+	FileSHA256         value.Optional[string]                    `query:"file_sha256"`
+	PlateOf            value.Optional[value.UUID]                `query:"plate_of"`
+	VariantOf          value.Optional[value.Several[value.UUID]] `query:"variant_of"`
+	Plates             value.Optional[bool]                      `query:"plates"`
+	Variants           value.Optional[bool]                      `query:"variants"`
+	CreatedFrom        value.Optional[value.Moment]              `query:"created_from"`
+	CreatedTo          value.Optional[value.Moment]              `query:"created_to"`
+	Search             value.Optional[string]                    `query:"search" rule:"search"`
 	server.Hiding
 }
 
 var listDoc = &server.Doc{
 	ID: "listProducts", Tag: Tag, Summary: "List products",
 	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
-		"matching products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`.",
+		"matching products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`. " +
+		"`variants=false` leaves out variants.",
 }
 
 // list returns the list of the products that the filter selects.
 func (f ProductFilter) list() *server.List {
 	counted := "products"
-	if f.Plates.Or(false) {
+	if f.Plates.Or(false) || !f.Variants.Or(true) {
 		counted = ""
 	}
 	l := server.NewHidingList("products", `id, number, name, description, sku, category, estimated_print_time_minutes,
 		labour_minutes, pieces_per_plate, selling_price, minimum_pieces, location,
 		coalesce((select s.on_hand from product_pieces s where s.product_id = products.id), 0) as on_hand,
 		material_cost, total_cost, costs_complete, file_name, file_sha256, printer_model, picture_version, created_at,
-		updated_at, plate_of, plate, hidden_at, `+auth.HiddenBy, counted, f.Hiding)
+		updated_at, variant_of, (
+			select count(*) from products v
+			where v.variant_of = products.id and v.plate_of is null and v.hidden_at is null) as variant_count,
+		plate_of, plate, hidden_at, `+auth.HiddenBy, counted, f.Hiding)
 	if !f.Plates.Or(!f.ID.IsNull() || !f.PlateOf.IsNull()) {
 		l.And("plate_of is null")
 	}
+	if !f.Variants.Or(true) {
+		l.And("variant_of is null")
+	}
 	l.WhereEqual("plate_of", f.PlateOf)
+	if of := f.VariantOf.Or(nil); len(of) == 1 { // an order by time can use the index
+		l.Where("variant_of = ?::uuid", of[0])
+	} else if len(of) > 1 {
+		l.Where("variant_of = any (?::uuid[])", f.VariantOf.Arg())
+	}
 	l.WhereText("category_key", f.Category)
 	l.WhereText("sku_key", f.SKU)
 	l.WhereText("location_key", f.Location)
@@ -196,10 +216,12 @@ func (f ProductFilter) list() *server.List {
 	return l
 }
 
-// exported is list for an export, which has plates by default.
+// exported is list for an export, which has plates by default, but not those of variants, which follow.
 func (f ProductFilter) exported() *server.List {
 	f.Plates = value.Some(f.Plates.Or(true))
-	return f.list()
+	l := f.list()
+	l.And("(plate_of is null or variant_of is null)")
+	return l
 }
 
 // getProduct and getProductByNumber are one statement, so that the lists and the costs come from one snapshot.
@@ -249,7 +271,8 @@ var selectProducts = `
 		least(coalesce(k.missing, 0), 999999999) as missing,
 		round(s.value / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6) as piece_cost,
 		coalesce(s.value, 0) as piece_value,
-		p.picture_version, p.created_at, p.updated_at, p.plate_of, p.plate, p.hidden_at, ` + auth.HiddenBy + `
+		p.picture_version, p.created_at, p.updated_at, p.variant_of,
+		` + variantMaterials + ` as variant_materials, p.plate_of, p.plate, p.hidden_at, ` + auth.HiddenBy + `
 	from products p
 	left join product_pieces s on s.product_id = p.id`
 
@@ -305,16 +328,30 @@ var createDoc = &server.Doc{
 	ID: "createProduct", Tag: Tag, Summary: "Create a product",
 	Description: "The request may contain the product's materials and components, all or nothing. Errors name the " +
 		"entry, such as `components[1].sku`. The costs are computed from the current spool prices. " +
-		"A `sku` that is not empty must be unique.\n\n" + plateRules,
+		"A `sku` that is not empty must be unique.\n\n" + plateRules + "\n\n" + variantRules,
 	Errors: []*server.Error{errDuplicateSKU, errUnknownComponents, errDuplicateEntry, errUnknownFilament,
-		errFilamentField, errUnknownPlates},
+		errFilamentField, errUnknownPlates, errUnknownBase, errVariantField, errVariantLimit},
 	// The example has no SKU, so that users can send it more than once.
 	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,` +
 		`"notes":"0.2 mm layers, no supports"}`,
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Product]) (server.Created[Product], error) {
+	if !r.In.VariantOf.IsNull() || r.In.VariantOfSKU.Or("") != "" {
+		return h.createVariant(ctx, &r.In)
+	}
+	if len(r.In.VariantMaterials) > 0 {
+		return nil, server.Invalid("variant_materials", "must be empty without variant_of")
+	}
 	return h.insert(ctx, value.NewID(), &r.In)
+}
+
+// skuError converts the error that another product has the SKU of the request.
+func skuError(err error, in *Product) error {
+	if db.Violates(err, "products_sku") {
+		return errDuplicateSKU.With(in.SKU.Or("of the request")).Because(err)
+	}
+	return err
 }
 
 // insert creates a product with the id.
@@ -411,8 +448,9 @@ var updateDoc = &server.Doc{
 	Description: "Materials and components have their own operations. This operation ignores `materials`, " +
 		"`components` and the costs.\n\n" + plateRules + "\n\nA plate with the `id` of an existing plate keeps the fields " +
 		"that the request omits; its `materials`, if present, replace those of the plate. A plate without `id` is a new " +
-		"one. A plate that is not in the list is hidden and no longer belongs to the product.",
-	Errors: []*server.Error{errDuplicateSKU, errUnknownPlates, errPlateOfPlate, errUnknownFilament, errFilamentField},
+		"one. A plate that is not in the list is hidden and no longer belongs to the product.\n\n" + variantRules,
+	Errors: []*server.Error{errDuplicateSKU, errUnknownPlates, errPlateOfPlate, errUnknownFilament, errFilamentField,
+		errVariantField, errVariantLimit},
 }
 
 const plateRules = "`plates` are the plates of a product that is printed on several plates. The request sets all of " +
@@ -427,32 +465,38 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 
 // change updates the fields of a product that are set.
 func (h handlers) change(ctx context.Context, id string, in *Product) (server.OK[Product], error) {
-	set, args := server.Assignments(in, []any{id, in.SKU.Arg()})
-	if set == "" && in.Plates == nil {
+	if in.VariantOfSKU.Set {
+		return nil, errVariantField.With("variant_of_sku").On("variant_of_sku")
+	}
+	own := *in // but variant_of, which never changes
+	own.VariantOf = value.Optional[value.UUID]{}
+	set, args := server.Assignments(&own, []any{id, in.SKU.Arg()})
+	if set == "" && in.Plates == nil && in.VariantMaterials == nil && !in.VariantOf.Set {
 		return h.read(ctx, id)
 	}
 	changed := db.SQL(`
 		update products set `+strings.TrimPrefix(set+", updated_at = now()", ", ")+`
-		where id = $1 and hidden_at is null
+		where id = $1 and hidden_at is null and variant_of is null
 			and not exists (select from products other
 				where other.sku = $2::text and other.sku <> '' and other.id <> $1 and other.hidden_at is null)
 		returning id`, args...)
-	statements := []*db.Stmt{changed}
+	variant := in.writeVariant(id)
+	statements := []*db.Stmt{lockCatalog(), changed, variant}
 	var plates *plateWrite
 	if in.Plates != nil {
 		plates = setPlates(id, in.Plates)
-		statements = []*db.Stmt{lockCatalog(), changed, plates.set}
+		statements = []*db.Stmt{lockCatalog(), notVariant(id, "plates"), changed, variant, plates.set}
 	}
 	product := db.SQL(getProduct, id)
-	err := h.db.Write(ctx, append(statements, product)...)
+	err := h.db.Write(ctx, append(statements, deriveVariants(id), product)...)
 	switch {
-	case db.Violates(err, "products_sku"): // a concurrent change
-		return nil, errDuplicateSKU.With(in.SKU.Or(""))
+	case db.Violates(err, "products_sku"): // of a variant
+		return nil, skuError(err, in)
 	case err != nil:
-		return nil, plates.err(err)
+		return nil, plates.err(costError(variantError(err, "", in.VariantMaterials), "variant_materials"))
 	case product.Rows() == 0:
 		return nil, server.ErrNotFound
-	case changed.Rows() == 0:
+	case changed.Rows()+variant.Rows() == 0:
 		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	}
 	return product.Object(), nil
@@ -463,31 +507,39 @@ var deleteDoc = &server.Doc{
 	Description: "Hides the product: lists no longer contain it, and requests with its id return 404. Orders and " +
 		"production runs keep its name. Another product can use its SKU. A component of another product cannot be " +
 		"removed. `GET /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again. The " +
-		"plates of the product are hidden and restored with it; `removeProductComponent` removes a single plate.",
-	Errors: []*server.Error{errInUse},
+		"plates of the product are hidden and restored with it; `removeProductComponent` removes a single plate. A product " +
+		"with variants cannot be removed.",
+	Errors: []*server.Error{errInUse, errHasVariants},
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	var parent *string
+	var parent, variant *string
 	product := db.SQL(`
 		with product as (
 			select p.id, (
 				select u.name from product_components c join products u on u.id = c.product_id
 				where c.component_product_id = p.id and u.hidden_at is null limit 1
-			) as parent
+			) as parent, (
+				select v.name from products v
+				where v.variant_of = p.id and v.hidden_at is null order by v.created_at, v.id limit 1
+			) as variant
 			from products p where p.id = $1 and p.hidden_at is null
 		), hidden as (
 			update products p set hidden_at = now(), updated_at = now() from product
-			where product.parent is null and (p.id = product.id or p.plate_of = product.id and p.hidden_at is null)
+			where product.parent is null and product.variant is null
+				and (p.id = product.id or p.plate_of = product.id and p.hidden_at is null)
 			returning p.plate_of
 		)
-		select parent, count_rows('products', -(select count(*) from hidden where plate_of is null)) from product`,
-		r.ID("id")).Into(&parent, nil)
+		select parent, variant, count_rows('products', -(select count(*) from hidden where plate_of is null))
+		from product`, r.ID("id")).Into(&parent, &variant, nil)
 	if err := server.Found(product, h.db.Write(ctx, lockCatalog(), product)); err != nil {
 		return nil, err
 	}
 	if parent != nil {
 		return nil, errInUse.With(*parent)
+	}
+	if variant != nil {
+		return nil, errHasVariants.With(*variant)
 	}
 	return nil, nil
 }
@@ -498,8 +550,9 @@ var restoreDoc = &server.Doc{
 		"current spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`), or while one of " +
 		"its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the operation changes nothing " +
 		"and returns the product.\n\nA restored plate is again one of its product's plates, with the next free number if " +
-		"another plate has its number. Its product must not be hidden (`PRODUCT_HIDDEN`).",
-	Errors: []*server.Error{errDuplicateSKU.On(), errHiddenPart, errPlateHidden},
+		"another plate has its number. Its product must not be hidden (`PRODUCT_HIDDEN`). A restored variant is " +
+		"again as its product, which must not be hidden either.",
+	Errors: []*server.Error{errDuplicateSKU.On(), errHiddenPart, errPlateHidden, errVariantLimit},
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
@@ -513,8 +566,11 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 			) as sku, (
 				select s.name from product_components c
 				join products s on s.id = c.component_product_id
-				where c.product_id = p.id and s.hidden_at is not null and s.plate_of is distinct from p.id limit 1
-			) as part, (select o.name from products o where o.id = p.plate_of and o.hidden_at is not null) as owner
+				where c.product_id = p.id and p.variant_of is null and s.hidden_at is not null
+					and s.plate_of is distinct from p.id limit 1
+			) as part, (
+				select o.name from products o where o.id in (p.plate_of, p.variant_of) and o.hidden_at is not null limit 1
+			) as owner
 			from products p where p.id = $1 and p.hidden_at is not null
 		), restored as (
 			update products p set hidden_at = null, updated_at = now() from product
@@ -528,7 +584,7 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 	recomputed := db.SQL(`select restore_plates(id) from products
 		where id = $1 and updated_at = now()`, r.ID("id"))
 	product := db.SQL(getProduct, r.ID("id"))
-	err := h.db.Write(ctx, lockCatalog(), checked, recomputed, product)
+	err := h.db.Write(ctx, lockCatalog(), checked, recomputed, deriveVariants(r.ID("id")), product)
 	switch {
 	case db.Violates(err, "products_sku"): // a concurrent change
 		return nil, errDuplicateSKU.With("of this one").On().Because(err)

@@ -320,7 +320,8 @@ func TestProductList(t *testing.T) {
 	want := []string{"id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes",
 		"pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "hidden_at",
 		"created_at", "updated_at", "hidden_by", "hidden_by_name", "file_name", "file_sha256", "printer_model",
-		"picture_version", "minimum_pieces", "location", "on_hand", "plate_of", "plate", "number"}
+		"picture_version", "minimum_pieces", "location", "on_hand", "plate_of", "plate", "number", "variant_of",
+		"variant_count"}
 	for _, name := range want {
 		if _, ok := item[name]; !ok {
 			t.Errorf("the list item has no %s", name)

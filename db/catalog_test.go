@@ -60,6 +60,7 @@ var privileges = map[string]string{
 	"product_pictures":   "SELECT INSERT UPDATE DELETE",
 	"product_materials":  "SELECT INSERT UPDATE DELETE",
 	"product_components": "SELECT INSERT UPDATE DELETE",
+	"variant_materials":  "SELECT INSERT UPDATE DELETE",
 	"product_pieces":     "SELECT INSERT UPDATE",
 	"piece_entries":      "SELECT INSERT",
 	"production_runs":    "SELECT INSERT UPDATE DELETE",

@@ -22,7 +22,8 @@ begin
 		'run_history.run_id', 'run_items.run_id', 'run_materials.run_id',
 		'production_runs.id', 'order_lines.order_id', 'order_items.order_id', 'order_assignments.product_id',
 		'orders.id', 'product_components.product_id',
-		'product_materials.product_id', 'product_pictures.product_id', 'piece_entries.product_id',
+		'product_materials.product_id', 'variant_materials.variant_id', 'product_pictures.product_id',
+		'piece_entries.product_id',
 		'product_pieces.product_id', 'products.id',
 		'spools.id', 'filaments.id', 'vendors.id', 'printers.id',
 		'stock_levels.id') then

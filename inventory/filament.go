@@ -226,8 +226,8 @@ func (h handlers) addFilament(ctx context.Context, in Filament) (server.Created[
 const spreadRules = "The spools of the filament change with it, in the same transaction: their `material_type`, " +
 	"`material_name`, `brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and " +
 	"`updated_at`, also " +
-	"those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these " +
-	"fields (`422`)."
+	"those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, or of more than " +
+	"5,000 variants of products, keeps these fields (`422`)."
 
 var updateFilamentDoc = &server.Doc{
 	ID: "updateFilament", Tag: FilamentsTag, Summary: "Update a filament",
@@ -287,9 +287,10 @@ func (h handlers) changeFilament(ctx context.Context, id string, in Filament) (s
 	return server.One(filament, err)
 }
 
-// FilamentUses selects the spools and the materials of products that name the filament $1.
+// FilamentUses selects the spools, and the materials of products and of variants, that name the filament $1.
 const FilamentUses = `select from spools where filament_id = $1
-	union all select from product_materials where filament_id = $1`
+	union all select from product_materials where filament_id = $1
+	union all select from variant_materials where filament_id = $1`
 
 // FilamentInUse is FilamentUses without removed spools.
 const FilamentInUse = `select from spools where filament_id = $1 and hidden_at is null

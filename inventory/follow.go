@@ -255,7 +255,7 @@ func (s spread) run(ctx context.Context, d *db.DB, id string, fields []string, u
 	check func() error,
 ) error {
 	var spools, stocked int
-	return d.Decide(ctx, []*db.Stmt{update, s.counted(id).Into(&spools, &stocked), result},
+	err := d.Decide(ctx, []*db.Stmt{update, s.counted(id).Into(&spools, &stocked), result},
 		func() ([]*db.Stmt, error) {
 			if err := check(); err != nil {
 				return nil, err
@@ -274,6 +274,20 @@ func (s spread) run(ctx context.Context, d *db.DB, id string, fields []string, u
 			// Spools in stock come last, so that they are locked for a short time only.
 			return append(append(s.changes(id, ` and not s.in_stock`), s.changes(id, "")...), result), nil
 		})
+	return FilamentError(err, fields...)
+}
+
+// FilamentError converts the violation of catalog/variants.sql that too many variants of products would change with a
+// filament, whose fields of the request change.
+func FilamentError(err error, fields ...string) error {
+	if !db.Violates(err, "products_variant_limit") {
+		return err
+	}
+	var problems server.Problems
+	for _, name := range fields {
+		problems.Add(name, "cannot be changed: more than 5,000 variants of products are of the filament")
+	}
+	return server.AsError(problems.Err()).Because(err)
 }
 
 // counted returns a statement that counts all the spools and the spools in stock, each up to maxFollowers+1.

@@ -374,6 +374,20 @@ func Row(in any) map[string]any {
 	return row
 }
 
+// SetFields returns the values of the Writable fields of the struct that in points to, by name, as far as they are set.
+func SetFields(in any) map[string]any {
+	row, v := map[string]any{}, reflect.ValueOf(in).Elem()
+	for _, f := range SchemaOfType(v.Type()).Fields {
+		if f.ReadOnly || f.WriteOnly || f.List {
+			continue
+		}
+		if o := v.FieldByIndex(f.index).Addr().Interface().(settable); o.IsSet() {
+			row[f.Name] = o.Arg()
+		}
+	}
+	return row
+}
+
 // Values returns the values of the Writable fields of the struct that in points to, in order. The values of fields
 // that are not set are nil.
 func Values(in any) []any {

@@ -52,8 +52,8 @@ type editorPage struct {
 	MoreUsers           int      // the number of further resources that need this one
 }
 
-// inputs returns the inputs of a form. If follows is set, the resource belongs to a filament; it then has no inputs
-// for the fields with the word own, because the filament has their values.
+// inputs returns the inputs of a form. If follows is set, the resource belongs to a filament or is a variant; it then
+// has no inputs for the fields with the word own, because the filament or the product has their values.
 func (e *editor) inputs(v *visit, f *form, follows bool, custom *customFields) (inputs []input) {
 	for _, in := range e.fields {
 		if follows && strings.HasPrefix(in.more, "own") {
@@ -166,8 +166,9 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 		f = now
 	}
 	name, at := e.name(now.Values.Get), e.path+"/"+now.Values.Get("id")
+	follows := now.Values.Get("filament_id") + now.Values.Get("variant_of")
 	p := &editorPage{Form: f, Name: name, Noun: e.noun, Label: "Save", Vendors: vendors,
-		Inputs: e.inputs(v, f, now.Values.Get("filament_id") != "", &custom), Action: at + "/edit" + v.query(),
+		Inputs: e.inputs(v, f, follows != "", &custom), Action: at + "/edit" + v.query(),
 		Back: e.one(now.Values.Get("id")) + v.query(), Removable: at + "/remove" + v.query(),
 		MoreUsers: users.Total - len(users.Items)}
 	for _, u := range users.Items {

@@ -40,6 +40,8 @@ func newFarm(t *testing.T, c *testkit.Client) map[string]string {
 	id["product"] = c.Post(t, "/api/v1/products",
 		j{"name": hostile, "sku": hostile, "category": hostile, "description": hostile,
 			"materials": []j{{"material_type": "PLA", "color": hostile, "weight_grams": 10}}}).Want(201).ID()
+	id["variant"] = c.Post(t, "/api/v1/products", j{"variant_of": id["product"], "variant_materials": []j{
+		{"replaces_color": hostile, "color": hostile}}}).Want(201).ID()
 	order := c.Post(t, "/api/v1/orders",
 		j{"source": hostile, "reference": hostile, "customer": hostile, "notes": hostile,
 			"due_date": "2024-02-01", "items": []j{{"product_id": id["product"], "quantity": 2}}}).Want(201)
@@ -168,6 +170,7 @@ func TestPages(t *testing.T) {
 		{path: "/products"},
 		{path: "/products/new", write: true, hidden: true},
 		{path: "/products/" + id["product"] + "?quantity=20", ours: true},
+		{path: "/products/" + id["variant"], ours: true},
 		{path: "/products/" + id["product"] + "/pieces", ours: true},
 		{path: "/products/" + id["product"] + "/edit", write: true, ours: true},
 		{path: "/runs"},

@@ -32,13 +32,17 @@ type product struct {
 	Printer       string `json:"printer_model"`
 	Materials     []productMaterial
 	Plates        []plate
-	PlateOf       string `json:"plate_of"`
-	Plate         num    `json:"plate"`
+	PlateOf       string         `json:"plate_of"`
+	Plate         num            `json:"plate"`
+	VariantOf     string         `json:"variant_of"`
+	VariantCount  int            `json:"variant_count"` // of an entry of a list
+	Entries       []variantEntry `json:"variant_materials"`
 	pieceStock
 
 	// A list has these, too.
-	Full  costs    `json:"-"`
-	Lacks []string `json:"-"` // unknown parts of the cost that are known for other products of the page
+	Full     costs     `json:"-"`
+	Lacks    []string  `json:"-"` // unknown parts of the cost that are known for other products of the page
+	Variants []variant `json:"-"`
 }
 
 // material describes a filament, as the API returns it. The diameter may be "".
@@ -147,8 +151,12 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
 		{"cost", "Highest cost of filament first", "total_cost", "desc"}},
+	query: withoutVariants,
 	fetch: func(v *visit, entries read, products *[]product) error {
 		if err := v.fetch(entries); err != nil || len(*products) == 0 {
+			return err
+		}
+		if err := v.fetchVariants(*products); err != nil {
 			return err
 		}
 		return v.fetchCosts(*products)
@@ -158,6 +166,7 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		r.picture(thumb(p.ID, p.Picture))
 		r.add(`<a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
 		r.some(` <small>{}</small>`, join(" · ", p.SKU, p.Location))
+		p.addVariants(v, r)
 		r.add(`</td><td class="wide">{}</td>`, p.Category)
 		if p.hasFew() {
 			r.add(`<td class="amount late">{} <small>low</small></td>`, v.Count(p.OnHand))
@@ -224,15 +233,15 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
 		{field{"sku", text}, "SKU", "", nil},
-		{field{"category", text}, "Category", "", nil},
-		{field{"estimated_print_time_minutes", number}, "Print time", "type=number;unit=minutes", nil},
-		{field{"labour_minutes", number}, "Work on a piece", "type=number;unit=minutes", nil},
-		{field{"pieces_per_plate", number}, "Pieces on a plate", "type=number", nil},
+		{field{"category", text}, "Category", "own", nil},
+		{field{"estimated_print_time_minutes", number}, "Print time", "own;type=number;unit=minutes", nil},
+		{field{"labour_minutes", number}, "Work on a piece", "own;type=number;unit=minutes", nil},
+		{field{"pieces_per_plate", number}, "Pieces on a plate", "own;type=number", nil},
 		{field{"selling_price", number}, "Selling price", "type=number;unit=$currency", nil},
-		{field{"minimum_pieces", number}, "Keep in stock", "type=number;unit=pieces;hint=Empty: no minimum", nil},
-		{field{"location", text}, "Where its pieces are", "", nil},
-		{field{"description", text}, "Description", "rows=3", nil},
-		{field{"notes", text}, "Notes", "rows=3", nil},
+		{field{"minimum_pieces", number}, "Keep in stock", "own;type=number;unit=pieces;hint=Empty: no minimum", nil},
+		{field{"location", text}, "Where its pieces are", "own", nil},
+		{field{"description", text}, "Description", "own;rows=3", nil},
+		{field{"notes", text}, "Notes", "own;rows=3", nil},
 	},
 	lists: []nestedList{{name: "materials", title: "Filament of a piece", count: 2, any: "/api/v1/filaments",
 		hint: "The page of the product has more choices.", fields: []editorField{
@@ -349,6 +358,7 @@ type productPage struct {
 	Pieces   found[pieceEntry]
 	UsedIn   struct{ Items []product }
 	Parts    []*part // the components that are not plates
+	Variants variantsPart
 	Options  struct{ Materials, Widths []option }
 }
 
@@ -361,6 +371,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	if n, err := strconv.Atoi(v.r.URL.Query().Get("quantity")); err == nil && n > 0 && n <= 1_000_000 {
 		p.Quantity = strconv.Itoa(n)
 	}
+	var stock found[filament]
 	if f != nil && f.Theirs.Has("filament") {
 		f.Problem = fmt.Sprintf("Somebody else has changed the material to %s in the meantime. It was not replaced by %s.",
 			f.Theirs.Get("filament"), f.Values.Get("filament"))
@@ -372,6 +383,8 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		get("/api/v1/products/{id}/availability?quantity="+p.Quantity, &p.Stock),
 		get("/api/v1/products/{id}/piece-entries?limit=5", &p.Pieces),
 		get("/api/v1/products?component_product_id={id}&limit=20", &p.UsedIn),
+		get("/api/v1/products?variant_of={id}&limit=100&sort_order=asc", &p.Variants),
+		get("/api/v1/filaments?limit=100&sort_by=remaining_grams&sort_order=desc", &stock),
 	); err != nil {
 		return err
 	}
@@ -381,6 +394,8 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		}
 	}
 	p.Parts = p.Product.withoutPlates(p.Tree.Parts())
+	p.Variants.choose(v, p, stock.Items)
+	p.Variants.More = stock.Total > len(stock.Items)
 	p.Options.Materials = materials
 	for _, o := range anyWidth {
 		o.Value = strings.Replace(o.Value, ".", v.locale.decimal, 1)

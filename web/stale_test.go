@@ -25,8 +25,8 @@ var others = map[string]string{
 	"they create something": `/spools/new /filaments/new /filaments/from-catalog /filaments/from-spools /vendors/new /printers/new /products/new
 		/orders/new /stock/new /runs/new /settings/fields/new /settings/keys /settings/users /settings/webhooks
 		/settings/shops /printers/{id}/key /products/{id}/materials /products/{id}/components /products/{id}/plates
-		/orders/{id}/items /orders/{id}/plan /orders/{id}/items/{part}/print /runs/{id}/items /runs/{id}/materials
-		/orders/{id}/lines/{part} /samples /settings/users/{id}/password-link /settings/users/{id}/password-email`,
+		/products/{id}/variants /orders/{id}/items /orders/{id}/plan /orders/{id}/items/{part}/print /runs/{id}/items
+		/runs/{id}/materials /orders/{id}/lines/{part} /samples /settings/users/{id}/password-link /settings/users/{id}/password-email`,
 	"they remove something or bring it back": `/spools/{id}/remove /filaments/{id}/remove /vendors/{id}/remove
 		/printers/{id}/remove /products/{id}/remove /orders/{id}/remove /stock/{id}/remove /settings/users/{id}/remove
 		/settings/fields/{id}/remove /runs/{id}/remove /spools/removal /spools/{id}/restore /filaments/{id}/restore
@@ -187,6 +187,7 @@ func staleFarm(t *testing.T, c *testkit.Client) {
 	hook := c.NewProduct(t, "Hook", 10)
 	c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": hook}},
 		"materials": []j{{"material_type": "PETG", "color": "Pink", "weight_grams": 3}}}).Want(201)
+	c.Post(t, "/api/v1/products", j{"variant_of": hook, "variant_materials": []j{{"color": "Blue"}}}).Want(201)
 	c.NewSpool(t, 900, j{"material_type": "PETG", "color": "Green"})
 	c.NewSpool(t, 900, j{"material_type": "PETG", "color": "White"})
 	order := func(more j) string {

@@ -12,6 +12,11 @@ create table products (
 	plate_of uuid, -- no foreign key, so that a dump of the data can be restored in the order of the tables
 	plate int check (plate >= 1 and plate <= 1000000),
 	plate_quantity int, -- how many pieces of a removed plate its product needed, for its restoration
+	-- A variant: a product that follows another one, or a plate that follows a plate of that one. See
+	-- catalog/variants.sql. It never changes.
+	variant_of uuid, -- no foreign key, for the same reason
+	variant_name text collate "C" check (length(variant_name) <= 200), -- its own name; null: from the product's name
+	variant_price numeric(15,6) check (variant_price >= 0 and variant_price <= 1000000), -- its own; null: the product's
 	name text collate "C" not null check (length(name) <= 200),
 	description text collate "C" check (length(description) <= 10000),
 	sku text collate "C" check (length(sku) <= 200),
@@ -49,6 +54,7 @@ create table products (
 		name || E'\n' || coalesce(sku, '') || E'\n' || coalesce(category, '') || E'\n' ||
 		coalesce(description, ''))
 		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
+	constraint products_variant check (variant_of <> id),
 	constraint products_plate check ((plate_of is null) = (plate is null) and plate_of <> id),
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);
@@ -59,6 +65,10 @@ create index products_newest on products (tenant_id, created_at, id) where hidde
 -- Lists have no plates, unless a request asks for them.
 create index products_listed on products (tenant_id, created_at, id) where hidden_at is null and plate_of is null;
 create index products_plates on products (tenant_id, plate_of, plate, id) where plate_of is not null;
+create index products_variants on products (tenant_id, variant_of, plate_of) where variant_of is not null;
+-- Lists of pages have variants below their products.
+create index products_bases on products (tenant_id, created_at, id)
+	where hidden_at is null and plate_of is null and variant_of is null;
 create index products_location on products (tenant_id, location_key, created_at, id)
 	where hidden_at is null and location_key is not null;
 create index products_minimum on products (tenant_id, id) where minimum_pieces is not null and hidden_at is null;
@@ -98,6 +108,8 @@ create table product_materials (
 	diameter_mm numeric(15,6) check (diameter_mm in (1.75, 2.85)), -- null: see usual_diameter
 	-- The only filament that the product can use. The four columns above follow it; see product_material_follows.
 	filament_id uuid,
+	follows uuid, -- of a variant: the material of its product
+	entry int, -- of a variant: the n of the entry of variant_materials that replaced it, or null
 	weight_grams numeric(15,6) not null check (weight_grams > 0 and weight_grams <= 1000000),
 	is_required boolean not null default true,
 	notes text collate "C" check (length(notes) <= 2000),
@@ -112,6 +124,8 @@ create table product_materials (
 call tenant_table('product_materials', 'select, insert, update, delete');
 
 create index product_materials_filament on product_materials (tenant_id, filament_id) where filament_id is not null;
+create unique index product_materials_follows on product_materials (tenant_id, product_id, follows)
+	where follows is not null;
 create index product_materials_oldest on product_materials (tenant_id, product_id, created_at, id);
 
 create table product_components (
@@ -130,3 +144,23 @@ call tenant_table('product_components', 'select, insert, update, delete');
 
 create unique index product_components_once on product_components (tenant_id, product_id, component_product_id);
 create index product_components_used on product_components (tenant_id, component_product_id, product_id);
+
+-- What a variant has instead of materials of its product and of the product's plates.
+create table variant_materials (
+	tenant_id uuid,
+	variant_id uuid not null,
+	n int not null, -- their order
+	-- The materials that it replaces: those of the type and of the color, or of any.
+	replaces_material_type text collate "C" check (replaces_material_type in
+		('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')),
+	replaces_color text collate "C" check (length(replaces_color) <= 200),
+	color text collate "C" check (length(color) <= 200), -- null: of the filament
+	filament_id uuid,
+	replaces_key text collate "C" generated always as (lower(replaces_color collate "und-x-icu") collate "C") stored,
+	constraint variant_materials_color check (color is null or filament_id is null),
+	primary key (tenant_id, variant_id, n),
+	foreign key (tenant_id, variant_id) references products (tenant_id, id),
+	foreign key (tenant_id, filament_id) references filaments (tenant_id, id)
+);
+call tenant_table('variant_materials', 'select, insert, update, delete');
+create index variant_materials_filament on variant_materials (tenant_id, filament_id) where filament_id is not null;

@@ -219,7 +219,7 @@ func kindError(err error) error {
 	if db.Violates(err, "vendors_name") { // a concurrent change
 		return server.Invalid("name", "of a row was given to another vendor in the meantime; try again").Because(err)
 	}
-	return err
+	return inventory.FilamentError(err, "color")
 }
 
 // prepare determines the new rows. It reserves the numbers of new spools before the transaction, because creates wait

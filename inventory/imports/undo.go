@@ -92,8 +92,8 @@ var UndoDoc = &server.Doc{
 		"created for filaments, and gives changed fields the values that they had before. What was used or changed since " +
 		"stays, and `left` names it with the reason: a created spool with another entry in its ledger than the first, in a " +
 		"run, or edited; a created filament or vendor that spools, filaments or products name, or that was changed; a " +
-		"created product that another product contains, that an order, a run or the ledger of pieces names, or that was " +
-		"changed; a created order with a run or a delivery, that messages of a shop changed, or that was changed; and " +
+		"created product that another product contains, that a variant follows, that an order, a run or the ledger of " +
+		"pieces names, or that was changed; a created order with a run or a delivery, that messages of a shop changed, or that was changed; and " +
 		"fields that have another value than the import gave them. A changed filament of a spool is restored together " +
 		"with the fields that follow from it, or not at all, and so are the items of an order. Changes of orders that " +
 		"were there before the first file, or that have messages of a shop, stay. Definitions of custom fields stay. The " +
@@ -106,6 +106,7 @@ var UndoDoc = &server.Doc{
 // Undoable is a table with the resources that imports create and change.
 type Undoable struct {
 	Table   string
+	Only    string   // a condition: only the resources t of the table that satisfy it; or ""
 	Uses    string   // a query of what uses the resource $1
 	Named   string   // a query of what names the resource $1, which is deleted if there is nothing; "": it is hidden
 	Set     string   // further assignments when resources are hidden
@@ -113,7 +114,7 @@ type Undoable struct {
 	Lock    *db.Stmt // before the resources; or nil
 	Forget  string   // a statement about the resources $1 that were removed; or ""
 	// Restore gives changed columns their former values, unless they were changed since. Last is nil, or must be the last
-	// statement of the transaction.
+	// statement of the transaction. Restore is nil if another Undoable restores the table.
 	Restore func(ctx context.Context, d *db.DB, changes []*Change) (done Undone, last *db.Stmt, err error)
 }
 
@@ -200,7 +201,7 @@ func (u *undo) run(ctx context.Context, tables []Undoable) error {
 		changes[row.Resources] = append(changes[row.Resources], c)
 	}
 	for _, t := range tables {
-		if len(changes[t.Table]) == 0 {
+		if len(changes[t.Table]) == 0 || t.Restore == nil {
 			continue
 		}
 		done, last, err := t.Restore(ctx, u.d, changes[t.Table])
@@ -373,7 +374,7 @@ func (u *undo) remove(ctx context.Context, created map[string][]string, tables [
 					when `+cmp.Or(t.Changed, `t.updated_at <> i.created_at`)+` then 'it was changed since' end as reason
 				from `+t.Table+` t cross join lateral to_jsonb(t) o (object)
 				join imports i on i.id = $2
-				where t.id = any ($1::uuid[]) and t.hidden_at is null
+				where t.id = any ($1::uuid[]) and t.hidden_at is null and `+cmp.Or(t.Only, "true")+`
 			), gone as (select id from found where reason is null
 			), hidden as (update `+t.Table+` t set hidden_at = now(), updated_at = now()`+t.Set+`
 				where id = any (array(select id from gone))`+hidden+`)`+deleted+`
@@ -384,12 +385,13 @@ func (u *undo) remove(ctx context.Context, created map[string][]string, tables [
 	if err := u.d.Write(ctx, append(locks, last...)...); err != nil {
 		return err
 	}
+	left := map[string]bool{}
 	for i, t := range tables {
 		found, err := transfer.StoredRows(removes[i])
 		if err != nil {
 			return err
 		}
-		counted, left := 0, map[string]bool{}
+		counted := 0
 		for _, s := range found {
 			if id := s.Text("id"); s["reason"] != nil {
 				left[id] = true
@@ -401,6 +403,11 @@ func (u *undo) remove(ctx context.Context, created map[string][]string, tables [
 				counted--
 			}
 		}
+		if counted != 0 {
+			u.last = append(u.last, db.SQL(`select count_rows($1, $2)`, t.Table, counted))
+		}
+	}
+	for _, t := range tables {
 		var gone []string
 		for _, id := range created[t.Table] {
 			if !left[id] {
@@ -409,9 +416,6 @@ func (u *undo) remove(ctx context.Context, created map[string][]string, tables [
 		}
 		if u.gone = append(u.gone, gone...); t.Forget != "" {
 			u.last = append(u.last, db.SQL(t.Forget, gone))
-		}
-		if counted != 0 {
-			u.last = append(u.last, db.SQL(`select count_rows($1, $2)`, t.Table, counted))
 		}
 	}
 	return nil

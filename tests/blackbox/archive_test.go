@@ -131,6 +131,14 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	for _, hidden := range []string{"/api/v1/spools", "/api/v1/products"} {
 		c.Delete(t, hidden+"/"+f.create(t, hidden, hidden)).Want(204)
 	}
+	inColors := c.Post(t, "/api/v1/products", testkit.JSON{"name": "In colors", "plates": []testkit.JSON{{"materials": []testkit.JSON{
+		{"material_type": "PLA", "color": "Black", "weight_grams": 1}, {"material_type": "PLA", "color": "Red",
+			"weight_grams": 1}}}}}).Want(201).ID()
+	gone := c.Post(t, "/api/v1/filaments", testkit.JSON{"material_type": "PLA", "color": "Gone", "diameter_mm": 1.75}).
+		Want(201).ID()
+	c.Post(t, "/api/v1/products", testkit.JSON{"variant_of": inColors, "selling_price": 3, "variant_materials": []testkit.JSON{
+		{"replaces_color": "Black", "color": "Blue"}, {"filament_id": gone}}}).Want(201)
+	c.Delete(t, "/api/v1/filaments/"+gone).Want(204) // hidden
 	c.Post(t, "/api/v1/products", testkit.JSON{"name": "On plates",
 		"plates": []testkit.JSON{{"pieces_per_plate": 2}, {}}}).
 		Want(201)

@@ -2,6 +2,7 @@ package blackbox_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +22,10 @@ var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY
 	"RUN_NOT_ENDED", "MATERIAL_EXCHANGED", "PRINTER_BUSY", "USAGE_ALREADY_REVERSED", "USAGE_OF_RUN",
 	"USAGE_NOT_REVERSIBLE", "USAGE_NOT_MOVABLE", "SHOP_LIMIT", "USER_DISABLED", "NO_COMPONENTS", "ENTRY_REVERSED",
 	"ENTRY_NOT_REVERSIBLE", "ENTRY_OF_RUN", "DELIVERY_RETURNED", "DELIVERED_AGAIN", "OTP_ENABLED", "OTP_NOT_BEGUN",
+	"VARIANT_LIMIT", "POST /api/v1/products/{id}/materials VARIANT_FIELD",
+	"PATCH /api/v1/products/{id}/materials/{material_id} VARIANT_FIELD",
+	"POST /api/v1/products/{id}/components VARIANT_FIELD",
+	"PATCH /api/v1/products/{id}/components/{component_id} VARIANT_FIELD",
 	"POST /api/v1/auth/otp/disable OTP_NOT_ENABLED",
 	"POST /api/v1/auth/otp/recovery-codes OTP_NOT_ENABLED", "POST /api/v1/piece-entries/{id}/reverse NOT_ENOUGH_PIECES"}
 
@@ -77,6 +82,17 @@ func TestFieldsOfErrors(t *testing.T) {
 	plated := c.Post(t, "/api/v1/products", testkit.JSON{"name": "On plates", "plates": []any{testkit.JSON{}}}).Want(201)
 	plate := "/api/v1/products/" + plated.Text("plates.0.id")
 	platePart := "/api/v1/products/" + plated.ID() + "/components/" + plated.Text("components.0.id")
+	ofVariants := createProduct(t, c, 1)
+	c.Post(t, ofVariants+"/components", testkit.JSON{"component_product_id": idOf(part)}).Want(201)
+	variant := c.Post(t, "/api/v1/products", testkit.JSON{"variant_of": idOf(ofVariants),
+		"variant_materials": []any{testkit.JSON{"color": "Blue"}}}).Want(201)
+	others := []any{}
+	for i := range 20 {
+		others = append(others, testkit.JSON{"color": fmt.Sprint("Color ", i)})
+	}
+	c.Post(t, ofVariants+"/variants", testkit.JSON{"variants": others}).Want(201)
+	variantMaterial := "/api/v1/products/" + variant.ID() + "/materials/" + variant.Text("materials.0.id")
+	variantPart := "/api/v1/products/" + variant.ID() + "/components/" + variant.Text("components.0.id")
 	spool := createSpool(t, c, nil)
 	run, material := createRun(t, c, spool, 1)
 	item := c.Post(t, run+"/items", testkit.JSON{"product_id": idOf(product)}).Want(201).Header.Get("Location")
@@ -127,6 +143,17 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/products/{id}/components/{component_id}", platePart, "COMPONENT_IS_PLATE", 409,
 			testkit.JSON{"component_product_id": idOf(part)}},
 		{"DELETE /api/v1/products/{id}", part, "PRODUCT_IN_USE", 400, nil},
+		{"DELETE /api/v1/products/{id}", ofVariants, "PRODUCT_IN_USE", 409, nil},
+		{"PATCH /api/v1/products/{id}", ofVariants, "VARIANT_LIMIT", 409, testkit.JSON{"plates": []any{testkit.JSON{
+			"materials": slices.Repeat([]any{testkit.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1}}, 500)}}}},
+		{"PATCH /api/v1/products/{id}", "/api/v1/products/" + variant.ID(), "VARIANT_FIELD", 409,
+			testkit.JSON{"category": "x"}},
+		{"PATCH /api/v1/products/{id}/materials/{material_id}", variantMaterial, "VARIANT_FIELD", 409,
+			testkit.JSON{"weight_grams": 7}},
+		{"DELETE /api/v1/products/{id}/materials/{material_id}", variantMaterial, "VARIANT_FIELD", 409, nil},
+		{"PATCH /api/v1/products/{id}/components/{component_id}", variantPart, "VARIANT_FIELD", 409,
+			testkit.JSON{"quantity": 7}},
+		{"DELETE /api/v1/products/{id}/components/{component_id}", variantPart, "VARIANT_FIELD", 409, nil},
 		{"PATCH /api/v1/products/{id}/components/{component_id}", component, "UNKNOWN_REFERENCE", 400,
 			testkit.JSON{"component_product_id": value.NewID()}},
 		{"PATCH /api/v1/products/{id}/components/{component_id}", component, "COMPONENT_CYCLE", 400,

@@ -368,6 +368,13 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		collection, operation, _ := strings.Cut(pattern, "/{id}")
 		return f.endedRun(t, collection) + operation
 	}
+	if pattern == "/api/v1/products/{id}/variants" { // of a product with a material
+		if f.ids[pattern] == "" {
+			f.ids[pattern] = f.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "In colors", "materials": []testkit.JSON{
+				{"material_type": "PLA", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
+		}
+		return "/api/v1/products/" + f.ids[pattern] + "/variants"
+	}
 	if pattern == "/api/v1/products/{id}/scrap" { // of a product with pieces in stock
 		if f.ids[pattern] == "" {
 			f.ids[pattern] = f.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "On the shelf"}).Want(201).ID()

@@ -608,6 +608,9 @@ func (i *isolationTenant) recordCreated(op *operation, a *httptest.ResponseRecor
 	if op.Doc.ID == "addFilamentSpools" {
 		collection, isBatch = "/api/v1/spools", true
 	}
+	if op.Doc.ID == "addProductVariants" {
+		collection, isBatch = "/api/v1/products", true
+	}
 	if err := json.Unmarshal(a.Body.Bytes(), &created); err != nil || created.ID == "" && !isBatch {
 		i.checker.t.Errorf("%s: the response has no id: %s", op.Doc.ID, a.Body)
 	}

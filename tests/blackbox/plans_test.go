@@ -332,8 +332,8 @@ func testPlans(t *testing.T, analyzed bool) {
 			op.Doc.ID == "replanProductionRun" || op.Doc.ID == "moveProductionRun" || op.Doc.ID == "getPickList" {
 			most = max(most, plansRows) // it reads all open orders and unfinished runs of this test, or all printers
 		}
-		if op.Doc.ID == "assignOrderLine" {
-			most = max(most, plansEndBlocks) // it changes an order, and finds others
+		if op.Doc.ID == "assignOrderLine" || op.Doc.ID == "addProductVariants" {
+			most = max(most, plansEndBlocks) // it changes an order, and finds others; or copies a bill, and computes its cost
 		}
 		if (changesEnd(op.Path()) || strings.HasSuffix(op.Path(), "/complete") ||
 			op.Doc.ID == "failProductionRun" || op.Doc.ID == "cancelProductionRun" || op.Doc.ID == "deliverOrder") &&

@@ -73,6 +73,10 @@ func history() []template {
 			"selling_price": p.price, "materials": []any{map[string]any{"material_type": p.material, "color": p.color,
 				"weight_grams": p.grams}}})
 	}
+	for _, color := range []string{"Marine Blue", "Forest Green"} { // in other colors
+		h.add("", "/api/v1/products", -historyDays, map[string]any{"variant_of": "{cable-clips}",
+			"variant_materials": []any{map[string]any{"color": color}}})
+	}
 	n := 0
 	for day := -float64(historyDays); day < -2.5; day += 0.4 + 0.7*h.random.Float64() {
 		n++

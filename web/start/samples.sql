@@ -45,6 +45,10 @@ begin
 		select c.product_id, d.id
 		from d join product_components c on c.tenant_id = tenant and c.component_product_id = d.id
 		union all
+		select p.id, d.id from d join products p on p.tenant_id = tenant and p.variant_of = d.id
+		union all
+		select m.variant_id, d.id from d join variant_materials m on m.tenant_id = tenant and m.filament_id = d.id
+		union all
 		select i.order_id, d.id from d join order_items i on i.tenant_id = tenant and i.product_id = d.id
 		union all
 		select i.run_id, d.id from d join run_items i on i.tenant_id = tenant and i.product_id = d.id
@@ -156,7 +160,8 @@ begin
 		('run_history', 'run_id'), ('run_items', 'run_id'), ('run_materials', 'run_id'),
 		('production_runs', 'id'), ('order_lines', 'order_id'), ('order_items', 'order_id'), ('orders', 'id'),
 		('order_assignments', 'product_id'), ('product_components', 'product_id'),
-		('product_materials', 'product_id'), ('product_pictures', 'product_id'), ('products', 'id'),
+		('product_materials', 'product_id'), ('variant_materials', 'variant_id'), ('product_pictures', 'product_id'),
+		('products', 'id'),
 		('spools', 'id'), ('filaments', 'id'),
 		('vendors', 'id')) t (name, col);
 	perform forget_printers(gone);
