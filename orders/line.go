@@ -163,7 +163,9 @@ var assignDoc = &server.Doc{
 		"the order. Its price is that of the line, or the `selling_price` of the product if the line has none.\n\nThe " +
 		"assignment is remembered for the `sku` of the line or, if it has none, for its `title`, ignoring case. It " +
 		"also applies to unassigned lines of other orders, and to lines of later orders. A product with the SKU of a " +
-		"line takes precedence. `deleteOrderAssignment` deletes the assignment.",
+		"line takes precedence. The SKU of a product with variants does not name one of them: such a line is assigned, " +
+		"and an assignment to such a product or to a variant is remembered, for the `sku` together with the `title`. " +
+		"`deleteOrderAssignment` deletes the assignment.",
 	Request: `{"product_id":"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a61","pieces":2}`,
 	Errors:  []*server.Error{errUnknownOfLine, errLineAssigned},
 }
@@ -202,8 +204,12 @@ func (h handlers) assign(ctx context.Context, r *server.Request[LineAssignment])
 		}
 		if err := h.db.Write(ctx,
 			db.SQL(`
-				insert into order_assignments (id, title, sku, product_id, pieces)
-				select $2, l.title, l.sku, $3::uuid, case when $3::uuid is not null then $4::int end
+				insert into order_assignments (id, title, sku, product_id, pieces, with_title)
+				select $2, l.title, l.sku, $3::uuid, case when $3::uuid is not null then $4::int end, coalesce(l.sku <> ''
+					and exists (select from products p
+						where (p.id = $3 or p.sku_key = lower(l.sku collate "und-x-icu") collate "C" and p.hidden_at is null)
+							and (p.variant_of is not null
+								or exists (select from products v where v.variant_of = p.id and v.hidden_at is null))), false)
 				from order_lines l where l.id = $1
 				on conflict (tenant_id, match_key) do update set title = excluded.title, sku = excluded.sku,
 					product_id = excluded.product_id, pieces = excluded.pieces, updated_at = now()`,
@@ -228,6 +234,7 @@ type OrderAssignment struct {
 	ID        value.UUID      `json:"id" rule:"notNull"`
 	Title     string          `json:"title" rule:"notNull"`
 	SKU       string          `json:"sku"`
+	WithTitle bool            `json:"with_title" rule:"notNull"`
 	ProductID value.UUID      `json:"product_id"`
 	Product   string          `json:"product_name" rule:"unsorted"`
 	Pieces    int64           `json:"pieces"`
@@ -252,7 +259,7 @@ var listAssignmentsDoc = &server.Doc{
 }
 
 func (f AssignmentFilter) list() *server.List {
-	l := server.NewList("order_assignments", `id, title, sku, product_id,
+	l := server.NewList("order_assignments", `id, title, sku, with_title, product_id,
 		(select p.name from products p where p.id = product_id) as product_name, pieces, created_at, updated_at`, "", "")
 	l.WhereEqual("product_id", f.ProductID)
 	return l

@@ -5,11 +5,19 @@ create or replace function line_match_key(title text, sku text) returns text lan
 		else 'title ' || (lower(title collate "und-x-icu") collate "C") end
 $$;
 
+-- Returns the key by which a line with a SKU is matched where the title has the option that the customer chose. It is
+-- the match_key of an assignment with with_title.
+create or replace function line_title_key(title text, sku text) returns text language sql immutable as $$
+	select 'both ' || md5(lower(title collate "und-x-icu") collate "C") || ' ' || (lower(sku collate "und-x-icu") collate "C")
+	where sku <> ''
+$$;
+
 -- Returns the product of a line, and the number of its pieces in one unit of the line. Both are null for a line that
 -- the farm does not print. There is no row if the line has no product yet. A product with the SKU takes precedence;
--- otherwise it is the product that a person has assigned to the SKU or, for a line without a SKU, to the title. Case
--- is ignored, except that of two products whose SKUs differ only in case, the one with the case of the line is chosen.
--- No other code has this rule.
+-- otherwise it is the product that a person has assigned to the SKU or, for a line without a SKU, to the title. A SKU
+-- alone does not name a product with variants: a shop may give all options of a product the same SKU. Then it is the
+-- product that a person has assigned to the SKU with the title. Case is ignored, except that of two products whose SKUs
+-- differ only in case, the one with the case of the line is chosen. No other code has this rule.
 create or replace function order_line_match(title text, sku text) returns table (product_id uuid, pieces int)
 language sql stable rows 1 as $$
 	select m.product_id, m.pieces
@@ -20,12 +28,16 @@ language sql stable rows 1 as $$
 				and p.hidden_at is null
 			order by p.sku = order_line_match.sku desc, p.created_at, p.id limit 1)
 		union all
-		(select 2, a.product_id, a.pieces
+		(select case when a.with_title then 2 else 3 end, a.product_id, a.pieces
 			from order_assignments a
-			where a.match_key = line_match_key(order_line_match.title, order_line_match.sku)
+			where a.match_key in (line_match_key(order_line_match.title, order_line_match.sku),
+					line_title_key(order_line_match.title, order_line_match.sku))
 				and (a.product_id is null
 					or exists (select from products p where p.id = a.product_id and p.hidden_at is null)))
-	) m order by m.n limit 1
+	) m
+	where m.n = 2 or coalesce(order_line_match.sku, '') = ''
+		or not exists (select from products v where v.variant_of = m.product_id and v.hidden_at is null)
+	order by m.n limit 1
 $$;
 
 -- Creates items for the lines of orders whose product is known now, and counts the other lines. This reopens an order
@@ -117,7 +129,13 @@ begin
 		left join now n on n.shop_line = l.shop_line
 		cross join lateral (
 			select k.renamed, k.renamed and not coalesce(i.same, false) as differs, i.delivered > 0 as delivered
-			from (select coalesce(line_match_key(n.title, n.sku) <> l.match_key, false) as renamed) k
+			from (
+				select coalesce(line_match_key(n.title, n.sku) <> l.match_key
+					or line_title_key(n.title, n.sku) <> line_title_key(l.title, l.sku) and (l.ignored or exists (
+						select from order_items i join products p on p.id = i.product_id
+						where i.id = l.item_id and (p.variant_of is not null or exists (
+							select from products v where v.variant_of = p.id and v.hidden_at is null)))), false) as renamed
+			) k
 			left join lateral (
 				select i.delivered, exists (
 					select from order_line_match(n.title, n.sku) m

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"strings"
 
 	"spoolwright/server"
 )
@@ -39,14 +40,18 @@ func (p *orderPage) Line(l orderLine) *form {
 // maxProposed is the maximum number of lines for which a page proposes products.
 const maxProposed = 5
 
-// propose finds the products that have the name of a line. The API has assigned the lines with the SKU of a product.
+// propose finds the products that have the name of a line, such as "Dragon, Blue" for "Dragon - Blue". The API has
+// assigned the lines with the SKU of a product.
 func (p *orderPage) propose(v *visit) error {
 	p.Alike = map[string]*choice{}
 	for i, l := range p.Order.Lines {
 		if i == maxProposed || !v.CanWrite() {
 			return nil
 		}
-		h, err := pickers["products"].search(v, l.Title, 1)
+		h, err := pickers["products"].search(v, strings.Replace(l.Title, " - ", ", ", 1), 1)
+		if err == nil && len(h.Items) == 0 {
+			h, err = pickers["products"].search(v, l.Title, 1)
+		}
 		if err != nil && server.AsError(err).Status == 422 { // such as a text that is too long to search
 			continue
 		}

@@ -37,3 +37,20 @@ func TestLinesOfOrder(t *testing.T) {
 		hides(t, "Without a product")
 	b.get(t, "/").hides(t, "without a product")
 }
+
+// The page proposes the variant that a shop's option names.
+func TestLineOfVariant(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	base := c.NewProduct(t, "DRG", 10)
+	c.Patch(t, "/api/v1/products/"+base, j{"name": "Dragon"}).Want(200)
+	made := c.Post(t, "/api/v1/products/"+base+"/variants", j{"variants": []j{{"color": "Blue", "sku": "BLUE"}}}).Want(201)
+	order := c.Post(t, "/api/v1/orders", j{"reference": "1", "unassigned_lines": []j{{"title": "Dragon - Blue",
+		"sku": "drg"}, {"title": "Dragon - Red"}}}).Want(201)
+	at := "/orders/" + order.ID()
+	b := signIn(t, c)
+	b.get(t, at).shows(t, "1 × Dragon - Blue").submit(t, at+"/lines/"+order.Text("unassigned_lines.0.id")).to(t, at)
+	c.Get(t, "/api/v1/orders/"+order.ID()).Shows(map[string]string{"items.0.product_id": made.Text("items.0.id"),
+		"unassigned_lines.#": "1"})
+	b.get(t, at).submit(t, at+"/lines/"+order.Text("unassigned_lines.1.id")).want(t, 422)
+}

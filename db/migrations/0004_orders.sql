@@ -122,7 +122,8 @@ create index order_lines_item on order_lines (tenant_id, item_id) where item_id 
 create index order_lines_unassigned on order_lines (tenant_id, match_key, order_id)
 	where item_id is null and not ignored and quantity > 0;
 
--- The product that a person assigned to a line, for further lines with the same match_key.
+-- The product that a person assigned to a line, for further lines with the same match_key or, with_title, with the same
+-- SKU and title.
 create table order_assignments (
 	tenant_id uuid,
 	id uuid not null,
@@ -130,9 +131,13 @@ create table order_assignments (
 	sku text collate "C" check (length(sku) <= 200),
 	product_id uuid, -- null: the farm does not print such lines
 	pieces int check (pieces > 0 and pieces <= 1000),
+	with_title boolean not null default false,
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
-	match_key text collate "C" not null generated always as (case when sku <> ''
+	match_key text collate "C" not null generated always as (case when with_title and sku <> ''
+		then 'both ' || md5(lower(title collate "und-x-icu") collate "C") || ' '
+			|| (lower(sku collate "und-x-icu") collate "C")
+		when sku <> ''
 		then 'sku ' || (lower(sku collate "und-x-icu") collate "C")
 		else 'title ' || (lower(title collate "und-x-icu") collate "C") end) stored,
 	check ((product_id is null) = (pieces is null)),

@@ -321,6 +321,40 @@ func TestFileAssignments(t *testing.T) {
 	c.Get(t, orders+"?reference=1").Want(200).Shows(map[string]string{"total": "0"})
 }
 
+// The options of a listing have one SKU. The text of the option chooses the variant, once, in files of all programs.
+func TestFileOptions(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]func(order, option string) string{
+		"etsy": func(order, option string) string {
+			return etsyTitles + etsyRow(order, "7"+order, "Dragon", "Color:"+option, "DRG-RED", 2, "12", "", "")
+		},
+		"shopify": func(order, option string) string {
+			return shopifyTitles + shopifyRow(order, "paid", "", "", "1"+order, 2, "Dragon - "+option, "12", "DRG-RED", "")
+		},
+		"table": func(order, option string) string {
+			return "Order\tItem\tVariation\tSKU\tQty\n" + order + "\tDragon\t" + option + "\tDRG-RED\t2\n"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, dragon, _ := farm(t)
+			c.Post(t, "/api/v1/products/"+dragon+"/variants", j{"variants": []j{{"color": "Blue", "sku": "DRG-BLUE"}}}).
+				Want(201)
+			post(t, c, "", file("5001", "Blue")).Want(200)
+			one := find(t, c, "5001")
+			line := c.Get(t, one).Text("unassigned_lines.0.id")
+			c.Post(t, one+"/lines/"+line+"/assign", j{"sku": "DRG-BLUE"}).Want(200)
+			post(t, c, "", file("5002", "Green")).Want(200)
+			post(t, c, "", file("5003", "Blue")).Want(200)
+			post(t, c, "", file("5001", "Blue")).Want(200)
+			for order, want := range map[string]string{"5001": "DRG-BLUE 2", "5003": "DRG-BLUE 2"} {
+				testkit.Equal(t, itemsOf(t, c, order), want, "order %s", order)
+			}
+			c.Get(t, find(t, c, "5002")).Shows(map[string]string{"items.#": "0", "unassigned_lines.#": "1"})
+		})
+	}
+}
+
 // The order of a file and that of a message are one order, whichever comes first, and messages know more.
 func TestFilesAndMessages(t *testing.T) {
 	t.Parallel()

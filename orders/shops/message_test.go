@@ -730,3 +730,105 @@ func TestFewerThanDelivered(t *testing.T) {
 	s.c.Get(t, order).Want(200).Shows(map[string]string{"items": "[]", "warnings.#": "1",
 		"warnings.0.code": "DELIVERED_NOT_EARNED", "warnings.0.pieces": "3"})
 }
+
+// A line whose SKU is that of a product with variants is the option that a person has assigned to its title, once; the
+// SKU of a variant needs nobody. A shop may give its options no SKU, the SKU of the product, or one that nobody knows.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for kind, message := range map[string]func(id, second int, sku, option string) j{
+		"generic": func(id, second int, sku, option string) j {
+			return generic(id, second, j{"id": "1", "title": "Dragon - " + option, "sku": sku, "quantity": 2})
+		},
+		"shopify": func(id, second int, sku, option string) j {
+			o := shopifyOrder(id, second, 2)
+			o["line_items"] = []j{{"id": 1, "title": "Dragon", "variant_title": option, "sku": sku, "quantity": 2}}
+			return o
+		},
+		"woocommerce": func(id, second int, sku, option string) j {
+			line := wooLine(1, sku, 2)
+			line["name"], line["variation_id"], line["meta_data"] = "Dragon", 7, []j{
+				{"key": "color", "value": option, "display_key": "Color", "display_value": option},
+				{"key": "Text", "value": "Bob", "display_key": "Text", "display_value": "Bob"}}
+			return wooOrder(id, second, "processing", line)
+		},
+	} {
+		for name, sku := range map[string]string{"none": "", "that of the product": "drg", "unknown": "SHOP-1"} {
+			t.Run(kind+", SKU "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t, kind)
+				base := s.c.NewProduct(t, "DRG", 10)
+				s.c.Post(t, "/api/v1/products/"+base+"/variants", j{"variants": []j{{"color": "Blue", "sku": "DRG-BLUE"},
+					{"color": "Light red", "sku": "DRG-RED"}}}).Want(201)
+				reference := map[string]string{"generic": "A-%d", "shopify": "#100%d", "woocommerce": "%d"}[kind]
+				read := func(id int, want string) string {
+					t.Helper()
+					testkit.Equal(t, itemsOf(t, s.c, fmt.Sprintf(reference, id)), want, "order %d", id)
+					return find(t, s.c, fmt.Sprintf(reference, id))
+				}
+				assign := func(order, sku string) {
+					t.Helper()
+					line := s.c.Get(t, order).Text("unassigned_lines.0.id")
+					s.c.Post(t, order+"/lines/"+line+"/assign", j{"sku": sku}).Want(200)
+				}
+				s.send(t, message(1, 1, sku, "Light red"))
+				s.send(t, message(2, 1, sku, "Light red"))
+				s.send(t, message(3, 1, sku, "Blue"))
+				s.send(t, message(4, 1, "DRG-BLUE", "Light red"))
+				read(4, "DRG-BLUE 2")
+				assign(read(1, "Dragon - Light red 2"), "DRG-RED")
+				read(1, "DRG-RED 2")
+				read(2, "DRG-RED 2")
+				assign(read(3, "Dragon - Blue 2"), "DRG-BLUE")
+				s.send(t, message(5, 1, sku, "BLUE"))
+				read(5, "DRG-BLUE 2")
+				// The customer changes the option.
+				s.send(t, message(5, 2, sku, "Light red"))
+				read(5, "DRG-RED 2")
+				s.send(t, message(5, 3, sku, "Green"))
+				read(5, "Dragon - Green 2")
+				s.send(t, message(5, 4, sku, "Blue"))
+				read(5, "DRG-BLUE 2")
+				list := s.c.Get(t, "/api/v1/order-assignments")
+				list.Shows(map[string]string{"total": "2", "items.0.with_title": fmt.Sprint(sku != "")})
+			})
+		}
+	}
+}
+
+// Without variants, the SKU of a product is enough, and so is the SKU that a person has assigned.
+func TestOptionsOfNoVariants(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "generic")
+	base := s.c.NewProduct(t, "DRG", 10)
+	s.c.NewProduct(t, "VASE", 10)
+	line := func(id int, sku, title string) {
+		s.send(t, generic(id, 1, j{"id": "1", "title": title, "sku": sku, "quantity": 1}))
+	}
+	line(1, "SHOP-1", "Dragon - Red")
+	s.c.Post(t, find(t, s.c, "A-1")+"/lines/"+s.c.Get(t, find(t, s.c, "A-1")).Text("unassigned_lines.0.id")+"/assign",
+		j{"product_id": base}).Want(200)
+	line(2, "SHOP-1", "Dragon - Blue")
+	line(3, "DRG", "Dragon - Blue")
+	line(4, "VASE", "Vase - Blue")
+	for id, want := range map[int]string{1: "DRG 1", 2: "DRG 1", 3: "DRG 1", 4: "VASE 1"} {
+		testkit.Equal(t, itemsOf(t, s.c, fmt.Sprintf("A-%d", id)), want, "the items")
+	}
+	// With variants, both name several products. What orders have stays.
+	variant := s.c.Post(t, "/api/v1/products/"+base+"/variants", j{"variants": []j{{"color": "Blue"}}}).Want(201)
+	line(5, "SHOP-1", "Dragon - Blue")
+	line(6, "DRG", "Dragon - Blue")
+	line(7, "VASE", "Vase - Green")
+	for id, want := range map[int]string{2: "DRG 1", 3: "DRG 1", 5: "Dragon - Blue 1", 6: "Dragon - Blue 1", 7: "VASE 1"} {
+		testkit.Equal(t, itemsOf(t, s.c, fmt.Sprintf("A-%d", id)), want, "the items")
+	}
+	// Lines that are not printed are those of the title, too.
+	s.c.Post(t, find(t, s.c, "A-6")+"/lines/"+s.c.Get(t, find(t, s.c, "A-6")).Text("unassigned_lines.0.id")+"/assign",
+		j{"ignore": true}).Want(200)
+	line(8, "DRG", "Dragon - blue")
+	line(9, "DRG", "Dragon - Red")
+	testkit.Equal(t, itemsOf(t, s.c, "A-8"), "", "the items")
+	testkit.Equal(t, itemsOf(t, s.c, "A-9"), "Dragon - Red 1", "the items")
+	s.c.Delete(t, "/api/v1/products/"+variant.Text("items.0.id")).Want(204)
+	line(10, "DRG", "Dragon - blue")
+	testkit.Equal(t, itemsOf(t, s.c, "A-10"), "DRG 1", "the items")
+}

@@ -8,6 +8,7 @@ import (
 	"html"
 	"math/big"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -280,6 +281,7 @@ type shopifyLine struct {
 	ID        word   `json:"id"`
 	Name      string `json:"name"` // the title with that of the variant
 	Title     string `json:"title"`
+	Variant   string `json:"variant_title"`
 	SKU       word   `json:"sku"`
 	Quantity  count  `json:"quantity"`
 	Left      *count `json:"current_quantity"`
@@ -358,7 +360,7 @@ func parseShopify(body []byte) (*message, error) {
 	for _, l := range o.Lines {
 		title := l.Name
 		if title == "" {
-			title = l.Title
+			title = withOptions(l.Title, l.Variant)
 		}
 		var off, tax *big.Rat
 		for _, d := range l.Discounts {
@@ -476,22 +478,61 @@ func (w *wooMeta) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// remark returns the remark for a choice. Most attributes of variations are already in the title.
+// remark returns the remark for a choice that is not in the title.
 func (c wooChoice) remark(title string) string {
-	if strings.HasPrefix(c.Key, "pa_") && c.Shown != nil {
-		c.Value = c.Shown
-	}
-	var text word
-	if strings.HasPrefix(c.Key, "_") || json.Unmarshal(c.Value, &text) != nil {
+	if text := c.text(); text == "" || inTitle(title, text) {
 		return ""
 	}
-	_, attributes, _ := strings.Cut(title, " - ")
-	for attribute := range strings.SplitSeq(attributes, ", ") {
-		if strings.EqualFold(attribute, string(text)) {
-			return ""
+	return remark(title, cmp.Or(c.Name, c.Key), c.value())
+}
+
+// value returns the value of the choice as people see it.
+func (c wooChoice) value() json.RawMessage {
+	if strings.HasPrefix(c.Key, "pa_") && c.Shown != nil {
+		return c.Shown
+	}
+	return c.Value
+}
+
+// text returns the value of the choice, or "" if it is no text or private data.
+func (c wooChoice) text() string {
+	var text word
+	if strings.HasPrefix(c.Key, "_") || json.Unmarshal(c.value(), &text) != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// title returns the name of the line with all attributes of its variation. WooCommerce leaves out attributes of more
+// than one word, and three or more attributes. The key of an attribute is made from its name; that of a text for which a
+// plugin asks usually is its name.
+func (l *wooLine) title() string {
+	title := html.UnescapeString(l.Name)
+	for _, c := range l.Meta {
+		isAttribute := strings.HasPrefix(c.Key, "pa_") ||
+			c.Key != c.Name && c.Key == strings.ReplaceAll(strings.ToLower(c.Name), " ", "-")
+		if text := html.UnescapeString(c.text()); isAttribute && l.Variation > "0" && text != "" && !inTitle(title, text) {
+			title = withOptions(title, text)
 		}
 	}
-	return remark(title, cmp.Or(c.Name, c.Key), c.Value)
+	return title
+}
+
+// withOptions adds an option to the title of a line, as the shops do: "Dragon - Blue, 20 cm".
+func withOptions(title, option string) string {
+	switch {
+	case title == "" || option == "":
+		return title + option
+	case strings.Contains(title, " - "):
+		return title + ", " + option
+	}
+	return title + " - " + option
+}
+
+// inTitle reports whether the title of a line has the option.
+func inTitle(title, option string) bool {
+	_, options, _ := strings.Cut(title, " - ")
+	return slices.ContainsFunc(strings.Split(options, ", "), func(o string) bool { return strings.EqualFold(o, option) })
 }
 
 // wooRefund is a refunded part of an order. WooCommerce itself sends only the total, which is negative. Some shops add
@@ -581,12 +622,13 @@ func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, er
 		if stateOf(o.Status) == isShipped {
 			shipped = allOf(int64(l.Quantity))
 		}
-		one := line{ID: string(l.ID), Title: html.UnescapeString(l.Name), SKU: string(l.SKU),
+		title := l.title()
+		one := line{ID: string(l.ID), Title: title, SKU: string(l.SKU),
 			Quantity: int64(l.Quantity), Left: left, Shipped: shipped, Bundle: bundles.of(l)}
 		one.setPrice(amount(string(l.Price)), amount(string(l.Total)), nil, amount(string(l.Tax)))
 		m.Order.Lines = append(m.Order.Lines, one)
 		for _, chosen := range l.Meta {
-			remarks = append(remarks, chosen.remark(html.UnescapeString(l.Name)))
+			remarks = append(remarks, chosen.remark(title))
 		}
 	}
 	m.Order.Note = noted(m.Order.Note, remarks)

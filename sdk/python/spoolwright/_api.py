@@ -5621,6 +5621,8 @@ class OrderAssignment:
     """Title of the line that was assigned."""
     sku: str | None
     """Its SKU; null if the assignment is for the title."""
+    with_title: bool
+    """Whether the assignment is for lines with both the SKU and the title, because the product has variants."""
     product_id: str | None
     """The product; null for lines that the farm does not print."""
     product_name: str | None
@@ -5639,6 +5641,7 @@ def _OrderAssignment(d: Any, etag: str | None = None) -> OrderAssignment:
         id=get("id"),
         title=get("title"),
         sku=get("sku"),
+        with_title=get("with_title"),
         product_id=get("product_id"),
         product_name=get("product_name"),
         pieces=get("pieces"),
@@ -17210,7 +17213,9 @@ class OrdersResource:
 
         The assignment is remembered for the `sku` of the line or, if it has none, for its `title`, ignoring case.
         It also applies to unassigned lines of other orders, and to lines of later orders. A product with the SKU
-        of a line takes precedence. `deleteOrderAssignment` deletes the assignment.
+        of a line takes precedence. The SKU of a product with variants does not name one of them: such a line is
+        assigned, and an assignment to such a product or to a variant is remembered, for the `sku` together with
+        the `title`. `deleteOrderAssignment` deletes the assignment.
 
         Requires the role `operator` or `admin`.
 
@@ -17492,7 +17497,7 @@ class OrderAssignmentsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "title", "sku", "product_id", "pieces", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "title", "sku", "with_title", "product_id", "pieces", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         product_id: str | None = None,
@@ -17527,7 +17532,7 @@ class OrderAssignmentsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "title", "sku", "product_id", "pieces", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "title", "sku", "with_title", "product_id", "pieces", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         product_id: str | None = None,
     ) -> Iterator[OrderAssignment]:

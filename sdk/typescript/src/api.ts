@@ -3311,6 +3311,8 @@ export interface OrderAssignment {
   readonly title: string;
   /** Its SKU; null if the assignment is for the title. */
   readonly sku: string | null;
+  /** Whether the assignment is for lines with both the SKU and the title, because the product has variants. */
+  readonly with_title: boolean;
   /** The product; null for lines that the farm does not print. */
   readonly product_id: string | null;
   /** Name of the product. */
@@ -7645,7 +7647,7 @@ export interface ListOrderAssignmentsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "title" | "sku" | "product_id" | "pieces" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "title" | "sku" | "with_title" | "product_id" | "pieces" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -12017,7 +12019,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * The assignment is remembered for the `sku` of the line or, if it has none, for its `title`, ignoring case. It
    * also applies to unassigned lines of other orders, and to lines of later orders. A product with the SKU of a line
-   * takes precedence. `deleteOrderAssignment` deletes the assignment.
+   * takes precedence. The SKU of a product with variants does not name one of them: such a line is assigned, and an
+   * assignment to such a product or to a variant is remembered, for the `sku` together with the `title`.
+   * `deleteOrderAssignment` deletes the assignment.
    *
    * Requires the role `operator` or `admin`.
    */
