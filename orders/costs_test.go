@@ -741,7 +741,8 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 				of = l.one("order_items", n.item["order_item_id"])
 				order = l.one("orders", of["order_id"])
 			}
-			key := map[string]any{"product": n.item["product_id"], "order": order["id"], "customer": order["customer_key"],
+			key := map[string]any{"product": n.item["product_id"], "variant": n.item["product_id"],
+				"order": order["id"], "customer": order["customer_key"],
 				"month": fmt.Sprint(n.run["deducted_at"])[:7] + "-01", "printer": printerOf(n.run)}[by]
 			name := fmt.Sprint(key)
 			if key == nil {
@@ -784,7 +785,8 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 		a := c.Get(t, margins+"?group_by="+by).Want(200)
 		total.check(t, a, "")
 		same(t, a, "groups", whole(int64(len(groups))))
-		field := map[string]string{"product": "product_id", "order": "order_id", "customer": "customer", "month": "start",
+		field := map[string]string{"product": "product_id", "variant": "product_id", "order": "order_id",
+			"customer": "customer", "month": "start",
 			"printer": "printer_id"}[by]
 		for i := range a.List("items") {
 			prefix := fmt.Sprintf("items.%d.", i)

@@ -17,7 +17,7 @@ type MarginGroup string
 
 // Enum returns all groups.
 func (MarginGroup) Enum() []string {
-	return []string{"product", "order", "customer", "month", "printer"}
+	return []string{"product", "variant", "order", "customer", "month", "printer"}
 }
 
 // MarginQuery are the parameters of the margins report.
@@ -92,7 +92,8 @@ var marginReportDoc = &server.Doc{
 		"Pieces in stock without a completely known cost stay in the cost of their run.\n\nThe items of a run share " +
 		"its cost as described at `getOrder`. The group whose field is null has everything without a product, order, " +
 		"customer or printer; a printer has its current name. Groups by `month` have the first day of the month, and " +
-		"the oldest comes first; of the other groups, the one with the largest revenue comes first. `pieces` are the " +
+		"the oldest comes first; of the other groups, the one with the largest revenue comes first. Groups by `product` " +
+		"include its variants, and those by `variant` do not. `pieces` are the " +
 		"good pieces of the runs.\n\nEach amount is the sum of the known amounts, or null if none is known. " +
 		"`unknown_parts` names the parts that are unknown for some run or pieces, revenue if an item of an order has " +
 		"no price, and currency if its order has another currency and no `exchange_rate`. A report has at most 1,000 " +
@@ -101,12 +102,16 @@ var marginReportDoc = &server.Doc{
 
 // marginGroups has the grouping key of each group, and the report fields that the key fills.
 var marginGroups = map[MarginGroup]struct{ key, fields string }{
-	"product":  {"product_id", "product_id"},
+	"product":  {marginProduct, "product_id product_name"},
+	"variant":  {marginProduct, "product_id product_name"},
 	"order":    {"order_id", "order_id reference customer"},
 	"customer": {"customer_key", "customer"},
 	"month":    {"start", "start"},
 	"printer":  {"coalesce(printer_id::text, printer_key)", "printer_id printer_name"},
 }
+
+// marginProduct is the product of a row or, by product, the one that it is a variant of.
+const marginProduct = "coalesce(variant_of, product_id)"
 
 // marginLines is the first part of the WITH clause of reportMargins. Its relation priced has the revenue and the costs
 // of the period: a row for each item of a run, and rows for what happened to pieces without a run. The column loss has
@@ -223,7 +228,7 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 			"and n.id = g.printer_id), g.printer_name)"},
 	} {
 		value := "null"
-		if strings.Contains(" "+group.fields+" ", " "+f.name+" ") || f.name == "product_name" && by == "product" {
+		if strings.Contains(" "+group.fields+" ", " "+f.name+" ") {
 			value = f.sql
 		}
 		row.WriteString("'" + f.name + "', " + value + ", ")
@@ -238,7 +243,7 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 				round((g.revenue - g.cost) * 100 / nullif(g.revenue, 0), 1) as margin_percent
 			from (
 				select grouping(`+group.key+`) = 1 as is_total, `+group.key+`::text as key,
-					min(product_id::text)::uuid as product_id, min(order_id::text)::uuid as order_id,
+					min(`+marginProduct+`::text)::uuid as product_id, min(order_id::text)::uuid as order_id,
 					min(reference) as reference, min(customer) as customer, min(start) as start,
 					min(printer_id::text)::uuid as printer_id, min(printer_name) as printer_name,
 					case when sum(revenue) is null and bool_or(unpriced) then null
@@ -254,7 +259,11 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 						case when bool_or(foreign_money) then '{currency}'::text[] else '{}' end as unknown,
 					coalesce(sum(waiting), 0) as waiting, count(distinct id) as runs, coalesce(sum(good), 0) as pieces,
 						coalesce(sum(failed), 0) as failed
-				from priced group by grouping sets ((`+group.key+`), ())
+				from priced left join (
+					select v.id as variant, v.variant_of from products v
+					where v.tenant_id = $1 and v.variant_of is not null and `+strconv.FormatBool(by == "product")+`
+				) v on v.variant = product_id
+				group by grouping sets ((`+group.key+`), ())
 			) g
 		)
 		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by, p.currency, t.revenue, t.cost,

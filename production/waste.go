@@ -15,7 +15,9 @@ import (
 type WasteGroup string
 
 // Enum returns all groups.
-func (WasteGroup) Enum() []string { return []string{"reason", "printer", "material", "product"} }
+func (WasteGroup) Enum() []string {
+	return []string{"reason", "printer", "material", "product", "variant"}
+}
 
 // WasteQuery are the parameters of the waste report.
 type WasteQuery struct {
@@ -93,7 +95,7 @@ var wasteReportDoc = &server.Doc{
 		"several reasons, materials or products is in the group of each: products share the waste in proportion to " +
 		"their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item " +
 		"has one. The shares add up exactly. A group whose field is null has the runs without a reason, printer, " +
-		"material or product. A printer has its current name; runs without a `printer_id` count for their " +
+		"material or product. A product's group includes its variants, except by `variant`. A printer has its current name; runs without a `printer_id` count for their " +
 		"`printer_name`. The groups with the most grams come first. A report has at most 1,000 groups; the other " +
 		"fields are totals of all runs.",
 }
@@ -104,9 +106,12 @@ var wasteGroups = map[WasteGroup]wasteGroup{
 	"printer": {"coalesce(printer_id::text, printer_key)",
 		"min(printer_id::text)::uuid as printer_id, min(printer_name) as printer_name"},
 	"material": {"material_type", "material_type as material_type"},
-	"product": {"product_id", "product_id as product_id, " +
-		"(select p.name from products p where p.tenant_id = $1 and p.id = product_id) as product_name"},
+	"product":  wasteProduct,
+	"variant":  wasteProduct,
 }
+
+var wasteProduct = wasteGroup{"product_id", "product_id as product_id, " +
+	"(select p.name from products p where p.tenant_id = $1 and p.id = product_id) as product_name"}
 
 type wasteGroup struct{ key, fields string }
 
@@ -148,12 +153,13 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 		), counted as materialized (
 			select r.id, r.status, case when r.status = 'completed' then coalesce(i.failure_reason, r.failure_reason)
 					else coalesce(r.failure_reason, i.failure_reason) end as failure_reason,
-				r.printer_id, r.printer_key, r.printer_name, i.product_id, coalesce(i.low, 0) as low,
+				r.printer_id, r.printer_key, r.printer_name, coalesce(v.variant_of, i.product_id) as product_id, coalesce(i.low, 0) as low,
 				coalesce(i.high, 1) as high, coalesce(i.total, 1) as total, coalesce(i.quantity, 1) as quantity,
 					coalesce(n.good, 0) as good, coalesce(n.failed, 0) as failed,
 				r.status <> 'completed' or n.failed > 0 and i.high > i.low as is_waste
 			from runs r
 			left join lateral run_shares(r.id) i on true
+			left join products v on v.tenant_id = $1 and v.id = i.product_id and `+strconv.FormatBool(by == "product")+`
 			left join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
 				on i.id is not null
 		), wasted as materialized (

@@ -1,6 +1,9 @@
 package web
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // marginsPage is the page with the reports of margins and of printers for the same days.
 type marginsPage struct {
@@ -55,7 +58,7 @@ func (r marginRow) Name(by string) string {
 			return name
 		}
 	}
-	return "Without a " + by
+	return "Without a " + strings.Replace(by, "variant", "product", 1)
 }
 
 func (r marginRow) Path() string {
@@ -70,7 +73,7 @@ func (r marginRow) Path() string {
 	return ""
 }
 
-var marginGroups = []option{{"product", "Product"}, {"order", "Order"}, {"customer", "Customer"}, {"month", "Month"},
+var marginGroups = []option{{"product", "Product"}, {"variant", "Variant"}, {"order", "Order"}, {"customer", "Customer"}, {"month", "Month"},
 	{"printer", "Printer"}}
 
 // Group returns the choice of the field by which the report groups its rows.

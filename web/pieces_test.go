@@ -177,5 +177,6 @@ func TestPiecesReport(t *testing.T) {
 	viewer := signIn(t, tenant.User(t, "viewer"))
 	viewer.get(t, "/reports").shows(t, "Pieces")
 	viewer.get(t, "/reports/pieces").shows(t, "6.00 EUR")
+	viewer.get(t, "/reports/pieces?by=product").shows(t, "6.00 EUR")
 	signIn(t, api.Operator(t)).get(t, "/reports/pieces").shows(t, "No pieces were in stock.")
 }

@@ -1,16 +1,17 @@
 package web
 
 import (
+	"cmp"
+	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"spoolwright/server"
 )
 
 // piecesReport is the page with the pieces in stock and their value at the end of a day.
 type piecesReport struct {
-	To      string // as the address of the page has it
+	To, By  string // as the address of the page has them
 	Page    int    // from 1
 	Problem string
 	Stock   struct {
@@ -43,30 +44,35 @@ func (p *piecesReport) at(page int) string {
 	if page < 1 || (page-1)*perPage >= p.Stock.Groups {
 		return ""
 	}
-	query := url.Values{"page": {strconv.Itoa(page)}}
-	if p.To != "" {
-		query.Set("to", p.To)
-	}
-	return "/reports/pieces?" + query.Encode()
+	return "/reports/pieces?page=" + strconv.Itoa(page) + p.query("by")
 }
 
 // CSV returns the address of the report as a file.
-func (p *piecesReport) CSV() string { return "/reports/pieces.csv" + p.query() }
+func (p *piecesReport) CSV() string { return "/reports/pieces.csv?" + p.query("by") }
 
-func (p *piecesReport) query() string {
-	if p.To == "" {
-		return ""
+// query returns the part of an address for what the report shows. by is the name of the grouping in the address.
+func (p *piecesReport) query(by string) (query string) {
+	if p.To != "" {
+		query = "&to=" + url.QueryEscape(p.To)
 	}
-	return "?to=" + url.QueryEscape(p.To)
+	if p.By != "" {
+		query += "&" + by + "=" + url.QueryEscape(p.By)
+	}
+	return query
+}
+
+// Group returns the choice of what the rows add up.
+func (p *piecesReport) Group() pick {
+	return pick{"by", "By", cmp.Or(p.By, "variant"), []option{{"variant", "Variant"}, {"product", "Product"}}}
 }
 
 // Days returns the links to the report of usual days.
 func (p *piecesReport) Days(v view) []option { return usualDays(v, "/reports/pieces") }
 
 // read returns the read of the report.
-func (p *piecesReport) read(v *visit) read {
-	p.To = v.r.URL.Query().Get("to")
-	return get("/api/v1/reports/pieces"+p.query(), &p.Stock)
+func (p *piecesReport) read(v *visit, page string) read {
+	p.To, p.By = v.r.URL.Query().Get("to"), v.r.URL.Query().Get("by")
+	return get("/api/v1/reports/pieces?"+page+p.query("group_by"), &p.Stock)
 }
 
 func showPiecesReport(v *visit) error {
@@ -75,13 +81,7 @@ func showPiecesReport(v *visit) error {
 		p.Page = n
 	}
 	status := 200
-	page := p.read(v)
-	page.query = url.Values{"skip": {strconv.Itoa((p.Page - 1) * perPage)}, "limit": {strconv.Itoa(perPage)}}
-	if p.To != "" {
-		page.query.Set("to", p.To)
-	}
-	page.path, _, _ = strings.Cut(page.path, "?")
-	err := v.fetch(page)
+	err := v.fetch(p.read(v, fmt.Sprintf("skip=%d&limit=%d", (p.Page-1)*perPage, perPage)))
 	if e := server.AsError(err); err != nil && e.Status == 422 {
 		p.Problem, status, err = sentence(e.Detail), 422, nil
 	}
@@ -94,7 +94,7 @@ func showPiecesReport(v *visit) error {
 // piecesFile sends the report as CSV.
 func piecesFile(v *visit) error {
 	p := &piecesReport{}
-	file, err := v.csvFile("pieces-report", v.fetch(p.read(v)))
+	file, err := v.csvFile("pieces-report", v.fetch(p.read(v, "")))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package pieces_test
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -557,4 +558,65 @@ func TestKitsGiveBackTheirParts(t *testing.T) {
 	has(0, 8)
 	c.Post(t, products+"/"+kit+"/adjust", j{"pieces": 1}).Want(200)
 	c.Post(t, products+"/"+kit+"/disassemble", one).WantError(409, "NO_COMPONENTS")
+}
+
+// The reports of margins, of waste and of pieces add variants, also with plates, to their product, or leave them apart.
+// Both have the same totals.
+func TestReportsByVariant(t *testing.T) {
+	t.Parallel()
+	tenant, c, spool := newCostFarm(t)
+	base := c.Post(t, products, j{"name": "Hook", "sku": "H", "selling_price": 5, "materials": []j{
+		{"material_type": "PLA", "color": "Black", "weight_grams": 10}}}).Want(201).ID()
+	vase := c.NewProduct(t, "VASE", 10)
+	c.Patch(t, products+"/"+vase, j{"selling_price": 3}).Want(200)
+	made := c.Post(t, products+"/"+base+"/variants", j{"variants": []j{{"color": "Blue"}, {"color": "Red"}}}).Want(201)
+	blue, red := made.Text("items.0.id"), made.Text("items.1.id")
+	for product, grams := range map[string]int{base: 100, blue: 300, vase: 50} { // ten pieces, of which four are delivered
+		order, item := c.NewOrder(t, product, 4)
+		printed(t, c, spool, product, item, 10, grams)
+		c.Post(t, order+"/deliver", nil).Want(200)
+	}
+	run := c.Post(t, runs, j{"status": "in_progress", "items": []j{{"product_id": red, "quantity": 2}},
+		"materials": []j{{"spool_id": spool, "actual_weight_grams": 20}}}).Want(201)
+	c.Post(t, runs+"/"+run.ID()+"/fail", j{"reason": "clog"}).Want(200)
+	c.Post(t, products+"/"+red+"/adjust", j{"pieces": 3}).Want(200) // without a known cost
+	check := func(address string, totals map[string]string, rows ...string) {
+		t.Helper()
+		a := c.Get(t, address).Want(200)
+		totals["groups"], totals["items.#"] = fmt.Sprint(len(rows)), fmt.Sprint(len(rows))
+		a.Shows(totals)
+		field := []string{"product_name", "cost", "pieces", "failed_pieces"}
+		if strings.HasPrefix(address, stockReport) {
+			field = []string{"product_name", "on_hand", "unvalued_pieces", "piece_cost", "piece_value"}
+		}
+		var got []string
+		for i := range rows {
+			var row []string
+			for _, name := range field {
+				row = append(row, a.Text(fmt.Sprintf("items.%d.%s", i, name)))
+			}
+			got = append(got, strings.Join(row, " "))
+		}
+		slices.Sort(got)
+		slices.Sort(rows)
+		testkit.Equal(t, strings.Join(got, ", "), strings.Join(rows, ", "), "the rows of %s", address)
+	}
+	total := map[string]string{"revenue": "52", "cost": "4", "pieces": "30", "failed_pieces": "2"}
+	check(margins, total, "Hook 3.6 20 2", "Product VASE 0.4 10 0")
+	check(margins+"?group_by=variant", total, "Hook, Blue 2.4 10 0", "Hook 0.8 10 0", "Product VASE 0.4 10 0",
+		"Hook, Red 0.4 0 2")
+	waste := map[string]string{"grams": "20", "cost": "0.4"}
+	check("/api/v1/reports/waste?group_by=product", waste, "Hook 0.4 20 2", "Product VASE 0 10 0")
+	check("/api/v1/reports/waste?group_by=variant", waste, "Hook, Red 0.4 0 2", "Hook 0 10 0", "Hook, Blue 0 10 0",
+		"Product VASE 0 10 0")
+	stock := map[string]string{"on_hand": "21", "unvalued_pieces": "3", "piece_value": "5.4"}
+	for _, day := range []string{"", "&to=2100-01-01"} {
+		check(stockReport+"?group_by=variant"+day, stock, "Hook, Blue 6 0 0.6 3.6", "Hook 6 0 0.2 1.2",
+			"Product VASE 6 0 0.1 0.6", "Hook, Red 3 3 null null")
+		check(stockReport+"?group_by=product"+day, stock, "Hook 15 3 0.4 4.8", "Product VASE 6 0 0.1 0.6")
+	}
+	c.Get(t, stockReport).Shows(map[string]string{"groups": "4"})
+	c.Get(t, stockReport+"?group_by=order").Fields("group_by")
+	other := tenant.User(t, "viewer")
+	other.Get(t, stockReport+"?group_by=product&limit=1&skip=1").Shows(map[string]string{"items.#": "1", "groups": "2"})
 }

@@ -9,11 +9,18 @@ import (
 	"spoolwright/value"
 )
 
+// PiecesGroup is what the rows of the report of the pieces in stock add up.
+type PiecesGroup string
+
+// Enum returns all groups.
+func (PiecesGroup) Enum() []string { return []string{"variant", "product"} }
+
 // PiecesQuery are the parameters of the report of the pieces in stock.
 type PiecesQuery struct {
-	To    value.Optional[value.Date] `query:"to"`
-	Skip  value.Optional[int64]      `query:"skip" rule:"maximum=999999999,default=0"`
-	Limit value.Optional[int64]      `query:"limit" rule:"minimum=1,maximum=1000,default=1000"`
+	To      value.Optional[value.Date]  `query:"to"`
+	GroupBy value.Optional[PiecesGroup] `query:"group_by" rule:"default=variant"`
+	Skip    value.Optional[int64]       `query:"skip" rule:"maximum=999999999,default=0"`
+	Limit   value.Optional[int64]       `query:"limit" rule:"minimum=1,maximum=1000,default=1000"`
 }
 
 const maxReported = 1000 // products in a response
@@ -46,7 +53,8 @@ var piecesReportDoc = &server.Doc{
 		"with their cost, from the ledger of pieces. For the stock at the end of a month, set `to` to its last day. " +
 		"Later entries do not change the report of a past day: a correction counts on the day on which it is " +
 		"made.\n\n`piece_value` is the value of the pieces with a known cost, or null if there are none; " +
-		"`unvalued_pieces` counts the others. The products with the largest value come first. Removed products are " +
+		"`unvalued_pieces` counts the others. The products with the largest value come first. With `group_by=product`, a row has " +
+		"the pieces of a product and of its variants. Removed products are " +
 		"included. A response has at most 1,000 products, and `skip` leads to the others; the other fields are totals of all " +
 		"`groups`.",
 }
@@ -61,7 +69,9 @@ func (h handlers) reportPieces(ctx context.Context, r *server.Request[PiecesQuer
 				from tenants s where s.tenant_id = $1
 			) t
 		), stock as materialized (
-			select s.product_id, s.on_hand, s.unvalued, case when s.on_hand > s.unvalued then s.value end as value
+			select coalesce(v.variant_of, s.product_id) as product_id, sum(s.on_hand) as on_hand, sum(s.unvalued) as unvalued,
+				sum(s.value) filter (where s.on_hand > s.unvalued) as value,
+				sum(s.on_hand - s.unvalued) filter (where s.on_hand > s.unvalued) as valued
 			from (
 				select p.product_id, p.on_hand, p.unvalued, p.value
 				from day d join product_pieces p on p.tenant_id = $1 where d.past is not true
@@ -76,12 +86,14 @@ func (h handlers) reportPieces(ctx context.Context, r *server.Request[PiecesQuer
 				) e
 				where d.past
 			) s
+			left join products v on v.tenant_id = $1 and v.id = s.product_id and $5
 			where s.on_hand <> 0
+			group by coalesce(v.variant_of, s.product_id)
 		)
 		select d.last as "to", d.currency, t.on_hand, t.unvalued as unvalued_pieces, t.value as piece_value, t.groups,
 			(select coalesce(json_agg(json_build_object('product_id', s.product_id, 'product_name', p.name, 'sku', p.sku,
 					'on_hand', s.on_hand, 'unvalued_pieces', s.unvalued,
-					'piece_cost', trim_scale(round(s.value / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6)),
+					'piece_cost', trim_scale(round(s.value / s.valued, 6)),
 					'piece_value', trim_scale(s.value)) order by s.value desc nulls last, p.name, p.id), '[]')
 				from (
 					select * from stock s order by s.value desc nulls last, s.product_id limit $4 offset $3
@@ -92,6 +104,6 @@ func (h handlers) reportPieces(ctx context.Context, r *server.Request[PiecesQuer
 				case when count(*) = 0 then 0 else sum(s.value) end as value, count(*) as groups
 			from stock s
 		) t`, db.ActorOf(ctx).Tenant, r.In.To.Arg(),
-		r.In.Skip.Or(0), r.In.Limit.Or(maxReported))
+		r.In.Skip.Or(0), r.In.Limit.Or(maxReported), r.In.GroupBy.Or("variant") == "product")
 	return server.One(report, h.db.Read(ctx, db.FreshPlan(), report))
 }

@@ -77,17 +77,19 @@ StepCode = Literal["RUN_ENDED", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REM
 
 UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
 
-WasteGroup = Literal["reason", "printer", "material", "product"]
+WasteGroup = Literal["reason", "printer", "material", "product", "variant"]
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
 OrderWarningCode = Literal["PIECES_SHORTFALL", "COUNTED_SINCE", "DELIVERED_NOT_EARNED", "DELIVERED_MORE", "DELIVERED_REPLACED", "PLANNED_MORE"]
 
-MarginGroup = Literal["product", "order", "customer", "month", "printer"]
+MarginGroup = Literal["product", "variant", "order", "customer", "month", "printer"]
 
 EntryKind = Literal["produced", "used", "assembled", "disassembled", "delivered", "returned", "counted", "scrapped", "corrected"]
 
 CountWarningCode = Literal["COUNTED_SINCE"]
+
+PiecesGroup = Literal["variant", "product"]
 
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
@@ -12713,9 +12715,9 @@ class ReportsResource:
         of several reasons, materials or products is in the group of each: products share the waste in proportion
         to their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no
         item has one. The shares add up exactly. A group whose field is null has the runs without a reason,
-        printer, material or product. A printer has its current name; runs without a `printer_id` count for their
-        `printer_name`. The groups with the most grams come first. A report has at most 1,000 groups; the other
-        fields are totals of all runs.
+        printer, material or product. A product's group includes its variants, except by `variant`. A printer has
+        its current name; runs without a `printer_id` count for their `printer_name`. The groups with the most
+        grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.
 
         :param group_by: What the rows of the report have in common.
         :param printer_id: Only runs of this printer.
@@ -12794,7 +12796,8 @@ class ReportsResource:
         The items of a run share its cost as described at `getOrder`. The group whose field is null has everything
         without a product, order, customer or printer; a printer has its current name. Groups by `month` have the
         first day of the month, and the oldest comes first; of the other groups, the one with the largest revenue
-        comes first. `pieces` are the good pieces of the runs.
+        comes first. Groups by `product` include its variants, and those by `variant` do not. `pieces` are the good
+        pieces of the runs.
 
         Each amount is the sum of the known amounts, or null if none is known. `unknown_parts` names the parts that
         are unknown for some run or pieces, revenue if an item of an order has no price, and currency if its order
@@ -12821,6 +12824,7 @@ class ReportsResource:
         self,
         *,
         to: _dt.date | None = None,
+        group_by: PiecesGroup | None = None,
         skip: int | None = None,
         limit: int | None = None,
     ) -> PiecesReport:
@@ -12831,12 +12835,14 @@ class ReportsResource:
         entries do not change the report of a past day: a correction counts on the day on which it is made.
 
         `piece_value` is the value of the pieces with a known cost, or null if there are none; `unvalued_pieces`
-        counts the others. The products with the largest value come first. Removed products are included. A
-        response has at most 1,000 products, and `skip` leads to the others; the other fields are totals of all
-        `groups`.
+        counts the others. The products with the largest value come first. With `group_by=product`, a row has the
+        pieces of a product and of its variants. Removed products are included. A response has at most 1,000
+        products, and `skip` leads to the others; the other fields are totals of all `groups`.
 
         :param to: The day whose end the report shows, in the tenant's time zone; now by default. For example
         `2024-01-31`.
+        :param group_by: Whether variants have rows of their own (`variant`), or are included in their product
+        (`product`).
         :param skip: Products to skip.
         :param limit: Maximum number of products.
         """
@@ -12846,6 +12852,7 @@ class ReportsResource:
             _PiecesReport,
             query={
                 "to": to,
+                "group_by": group_by,
                 "skip": skip,
                 "limit": limit,
             },
@@ -19041,6 +19048,7 @@ __all__ = [
     "PickedOrder",
     "PickedPart",
     "PieceEntriesResource",
+    "PiecesGroup",
     "PiecesReport",
     "PiecesReportRow",
     "Plan",

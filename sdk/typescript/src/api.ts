@@ -79,17 +79,19 @@ export type StepCode = "RUN_ENDED" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PROD
 
 export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
 
-export type WasteGroup = "reason" | "printer" | "material" | "product";
+export type WasteGroup = "reason" | "printer" | "material" | "product" | "variant";
 
 export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
 export type OrderWarningCode = "PIECES_SHORTFALL" | "COUNTED_SINCE" | "DELIVERED_NOT_EARNED" | "DELIVERED_MORE" | "DELIVERED_REPLACED" | "PLANNED_MORE";
 
-export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
+export type MarginGroup = "product" | "variant" | "order" | "customer" | "month" | "printer";
 
 export type EntryKind = "produced" | "used" | "assembled" | "disassembled" | "delivered" | "returned" | "counted" | "scrapped" | "corrected";
 
 export type CountWarningCode = "COUNTED_SINCE";
+
+export type PiecesGroup = "variant" | "product";
 
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
@@ -6991,6 +6993,8 @@ export interface ReportMarginsQuery {
 export interface ReportPiecesQuery {
   /** The day whose end the report shows, in the tenant's time zone; now by default. For example `2024-01-31`. */
   to?: string | undefined;
+  /** Whether variants have rows of their own (`variant`), or are included in their product (`product`). */
+  group_by?: PiecesGroup | undefined;
   /** Products to skip. */
   skip?: number | undefined;
   /** Maximum number of products. */
@@ -9946,8 +9950,9 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * several reasons, materials or products is in the group of each: products share the waste in proportion to their
    * `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item has one.
    * The shares add up exactly. A group whose field is null has the runs without a reason, printer, material or
-   * product. A printer has its current name; runs without a `printer_id` count for their `printer_name`. The groups
-   * with the most grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.
+   * product. A product's group includes its variants, except by `variant`. A printer has its current name; runs
+   * without a `printer_id` count for their `printer_name`. The groups with the most grams come first. A report has at
+   * most 1,000 groups; the other fields are totals of all runs.
    */
   waste(
     query: ReportWasteQuery = {},
@@ -9999,7 +10004,8 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * The items of a run share its cost as described at `getOrder`. The group whose field is null has everything
    * without a product, order, customer or printer; a printer has its current name. Groups by `month` have the first
    * day of the month, and the oldest comes first; of the other groups, the one with the largest revenue comes first.
-   * `pieces` are the good pieces of the runs.
+   * Groups by `product` include its variants, and those by `variant` do not. `pieces` are the good pieces of the
+   * runs.
    *
    * Each amount is the sum of the known amounts, or null if none is known. `unknown_parts` names the parts that are
    * unknown for some run or pieces, revenue if an item of an order has no price, and currency if its order has
@@ -10021,8 +10027,9 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * not change the report of a past day: a correction counts on the day on which it is made.
    *
    * `piece_value` is the value of the pieces with a known cost, or null if there are none; `unvalued_pieces` counts
-   * the others. The products with the largest value come first. Removed products are included. A response has at most
-   * 1,000 products, and `skip` leads to the others; the other fields are totals of all `groups`.
+   * the others. The products with the largest value come first. With `group_by=product`, a row has the pieces of a
+   * product and of its variants. Removed products are included. A response has at most 1,000 products, and `skip`
+   * leads to the others; the other fields are totals of all `groups`.
    */
   pieces(
     query: ReportPiecesQuery = {},
