@@ -604,6 +604,40 @@ func TestVariantLimits(t *testing.T) {
 	c.Get(t, path).Shows(texts(j{"plates.#": 0, "materials.#": 1}))
 }
 
+// A filament of more than 5,000 variants and plates of variants keeps its color, by the API and a file. The rest of it
+// can change, and so can its color if fewer need it.
+func TestVariantsOfOneFilament(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Tenant(t).User(t, "operator")
+	f := c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Ink", "diameter_mm": 1.75}).Want(201)
+	filament := "/api/v1/filaments/" + f.ID()
+	plates, all, made := []j{}, []j{}, []string{}
+	for range 26 {
+		plates = append(plates, j{"materials": []j{{"filament_id": f.ID(), "weight_grams": 1}, pla("White", 1)}})
+	}
+	for i := range 97 {
+		all = append(all, j{"variant_materials": []j{{"replaces_color": "White", "color": fmt.Sprint("C", i)}}})
+	}
+	for i := range 2 {
+		p := c.Post(t, products, j{"name": fmt.Sprint("Dragon ", i), "plates": plates}).Want(201)
+		made = append(made, p.ID(), c.Post(t, products+"/"+p.ID()+"/variants", j{"variants": all}).Want(201).Text("items.0.id"))
+	}
+	refused := c.Patch(t, filament, j{"color": "Jet", "notes": "x"})
+	refused.Fields("color")
+	if text := refused.Text("errors.0.message"); !strings.Contains(text, "more than 5,000 variants") {
+		t.Error(text)
+	}
+	c.With("Content-Type", "text/csv").Post(t, "/api/v1/filaments/import?mode=upsert", "id,color\n"+f.ID()+",Jet\n").
+		Fields("color")
+	c.Get(t, filament).Shows(texts(j{"color": "Ink", "notes": "null"}))
+	c.Get(t, products+"/"+made[3]).Shows(texts(j{"plates.25.materials.0.color": "Ink"}))
+	c.Patch(t, filament, j{"notes": "x"}).Want(200)
+	c.Delete(t, products+"/"+made[1]).Want(204)
+	c.Delete(t, products+"/"+made[3]).Want(204)
+	c.Patch(t, products+"/"+made[0], j{"plates": []j{}}).Want(200)
+	c.Patch(t, filament, j{"color": "Jet"}).Want(200)
+}
+
 // A file updates the product, which its variants follow, and no variant.
 func TestVariantsOfFiles(t *testing.T) {
 	t.Parallel()
