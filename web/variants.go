@@ -125,7 +125,7 @@ func (part *variantsPart) choose(v *visit, p *productPage, stock []filament) {
 			f.Tag = p.Tag
 		}
 		p.Product.showColors(f)
-		list := nestedList{name: "variant_materials", title: "Colors", count: len(p.Product.Entries) + 2}
+		list := nestedList{name: "variant_materials", title: "Colors", count: len(p.Product.Entries) + 1}
 		part.Rows = list.rows(v, f, variantFields).Rows
 	}
 }
@@ -163,8 +163,8 @@ type variantEntry struct {
 
 // variantFields are the fields of the form for the colors of a variant.
 var variantFields = []editorField{
-	{field{"replaces_color", text}, "Instead of the color", "hint=Empty: all colors", nil},
-	{field{"replaces_material_type", text}, "of the material", "", append([]option{{"", "All materials"}}, materials...)},
+	{field{"replaces_color", text}, "Instead of the color", "", nil},
+	{field{"replaces_material_type", text}, "Of the material", "", append([]option{{"", "All materials"}}, materials...)},
 	{field{"color", text}, "Color", "", nil},
 	{field{"filament_id", text}, "Only this filament", "find=filaments;none=Any filament", nil},
 }
