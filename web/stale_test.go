@@ -66,6 +66,12 @@ var notAlone = map[string]string{
 	"/settings/fields/{id}/edit type":      "the API keeps it",
 	"/settings/users/{id}/edit email":      "the API keeps it",
 	"/settings/fields/{id}/edit choices":   "only the type choice has them",
+
+	"/products/{id}/colors variant_materials[0].replaces_material_type": "it must be that of a material",
+	"/products/{id}/colors variant_materials[0].replaces_color":         "it must be that of a material",
+	"/products/{id}/colors variant_materials[1].replaces_material_type": "the row is empty",
+	"/products/{id}/colors variant_materials[1].replaces_color":         "the row is empty",
+	"/products/{id}/colors variant_materials[1].color":                  "the row would replace the same as the first",
 }
 
 // formOnPage is a form of a page.
