@@ -8,7 +8,8 @@ $$;
 -- Returns the key by which a line with a SKU is matched where the title has the option that the customer chose. It is
 -- the match_key of an assignment with with_title.
 create or replace function line_title_key(title text, sku text) returns text language sql immutable as $$
-	select 'both ' || md5(lower(title collate "und-x-icu") collate "C") || ' ' || (lower(sku collate "und-x-icu") collate "C")
+	select 'both ' || md5(lower(title collate "und-x-icu") collate "C") || ' '
+		|| (lower(sku collate "und-x-icu") collate "C")
 	where sku <> ''
 $$;
 

@@ -95,7 +95,8 @@ var wasteReportDoc = &server.Doc{
 		"several reasons, materials or products is in the group of each: products share the waste in proportion to " +
 		"their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item " +
 		"has one. The shares add up exactly. A group whose field is null has the runs without a reason, printer, " +
-		"material or product. A product's group includes its variants, except by `variant`. A printer has its current name; runs without a `printer_id` count for their " +
+		"material or product. A product's group includes its variants, except by `variant`. A printer has " +
+		"its current name; runs without a `printer_id` count for their " +
 		"`printer_name`. The groups with the most grams come first. A report has at most 1,000 groups; the other " +
 		"fields are totals of all runs.",
 }
@@ -153,7 +154,8 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 		), counted as materialized (
 			select r.id, r.status, case when r.status = 'completed' then coalesce(i.failure_reason, r.failure_reason)
 					else coalesce(r.failure_reason, i.failure_reason) end as failure_reason,
-				r.printer_id, r.printer_key, r.printer_name, coalesce(v.variant_of, i.product_id) as product_id, coalesce(i.low, 0) as low,
+				r.printer_id, r.printer_key, r.printer_name, coalesce(v.variant_of, i.product_id) as product_id,
+				coalesce(i.low, 0) as low,
 				coalesce(i.high, 1) as high, coalesce(i.total, 1) as total, coalesce(i.quantity, 1) as quantity,
 					coalesce(n.good, 0) as good, coalesce(n.failed, 0) as failed,
 				r.status <> 'completed' or n.failed > 0 and i.high > i.low as is_waste

@@ -73,7 +73,8 @@ func (r marginRow) Path() string {
 	return ""
 }
 
-var marginGroups = []option{{"product", "Product"}, {"variant", "Variant"}, {"order", "Order"}, {"customer", "Customer"}, {"month", "Month"},
+var marginGroups = []option{{"product", "Product"}, {"variant", "Variant"}, {"order", "Order"}, {"customer", "Customer"},
+	{"month", "Month"},
 	{"printer", "Printer"}}
 
 // Group returns the choice of the field by which the report groups its rows.

@@ -53,7 +53,8 @@ var piecesReportDoc = &server.Doc{
 		"with their cost, from the ledger of pieces. For the stock at the end of a month, set `to` to its last day. " +
 		"Later entries do not change the report of a past day: a correction counts on the day on which it is " +
 		"made.\n\n`piece_value` is the value of the pieces with a known cost, or null if there are none; " +
-		"`unvalued_pieces` counts the others. The products with the largest value come first. With `group_by=product`, a row has " +
+		"`unvalued_pieces` counts the others. The products with the largest value come first. With " +
+		"`group_by=product`, a row has " +
 		"the pieces of a product and of its variants. Removed products are " +
 		"included. A response has at most 1,000 products, and `skip` leads to the others; the other fields are totals of all " +
 		"`groups`.",
