@@ -71,7 +71,8 @@ func (b body) text(name string) (string, error) {
 		return "", nil
 	}
 	if !isText(*s) {
-		return "", server.Invalid(name, "must be valid Unicode text without the character U+0000")
+		return "", server.Invalid(name,
+			"must be valid Unicode text without the character U+0000 and marks of direction such as U+202E")
 	}
 	return *s, nil
 }

@@ -163,6 +163,7 @@ func TestVendorOfBrand(t *testing.T) {
 		p.want(t, "GET", "vendor", "", 200, want...)
 	}
 	vendors(`[{"id":1`, `"name":"POLYMAKER"`)
+	p.want(t, "POST", "vendor", `{"name": "Poly\u202emaker"}`, 422, "direction")
 	p.want(t, "POST", "vendor", `{"name": "Polymaker", "comment": "c"}`, 200, `"id":1,`)
 	if all := p.want(t, "GET", "vendor", "", 200, `"id":1,`); strings.Count(all.body, `"id"`) != 1 {
 		t.Errorf("the vendors are %s", all.body)

@@ -15,6 +15,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // Prefix is the beginning of all paths of the surface.
@@ -100,7 +101,9 @@ func parseID(text string) (int64, error) {
 	return id, nil
 }
 
-func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+func isText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && !strings.ContainsFunc(s, value.IsDirection)
+}
 
 // request is a request to the surface.
 type request struct {

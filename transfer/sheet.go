@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // MaxColumns is the maximum number of columns of a sheet.
@@ -56,7 +57,7 @@ func ReadSheet(file []byte, name string, maximum int, good func(titles []string)
 		return nil, errors.New("the file is an old spreadsheet such as .xls, or has a password: open it in a spreadsheet " +
 			"program, save it as .xlsx without a password, and import that file")
 	}
-	text := decode(file)
+	text := value.WithoutDirections(decode(file))
 	best, top := byte(','), -1
 	if rest, ok := strings.CutPrefix(strings.ToLower(strings.TrimLeft(text[:min(len(text), 100)], "\r\n")), "sep="); ok &&
 		len(rest) > 1 && (rest[1] == '\r' || rest[1] == '\n') {

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"spoolwright/value"
 )
 
 // WorkbookMedia is the media type of a workbook of Excel (.xlsx).
@@ -121,8 +123,14 @@ func readWorkbook(file []byte, name string, maximum int, good func(titles []stri
 		}
 		return nil
 	})
-	for i := range sheet.Rows { // empty cells are not stored
+	for i := range sheet.Rows {
 		row := &sheet.Rows[i]
+		for _, c := range row.Cells {
+			if c != nil {
+				*c = value.WithoutDirections(*c)
+			}
+		}
+		// Empty cells are not stored.
 		row.Cells = append(row.Cells, make([]Cell, width-len(row.Cells))...)
 	}
 	return sheet, err

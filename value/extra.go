@@ -78,8 +78,8 @@ func storable(text json.RawMessage) string {
 				return "must be JSON"
 			}
 		case string:
-			if strings.ContainsRune(v, 0) || strings.ContainsRune(v, utf8.RuneError) {
-				return "must be valid Unicode text without the character U+0000"
+			if strings.ContainsRune(v, 0) || strings.ContainsRune(v, utf8.RuneError) || strings.ContainsFunc(v, IsDirection) {
+				return "must be valid Unicode text without the character U+0000 and marks of direction such as U+202E"
 			}
 		case json.Number:
 			if f, err := v.Float64(); err != nil || len(v) > 40 || f != 0 && math.Abs(f) < 1e-100 {

@@ -130,6 +130,8 @@ func (r *Rule) Text(v any) (string, string) {
 		return "", "must not contain the character U+0000"
 	case !utf8.ValidString(s) || strings.ContainsRune(s, utf8.RuneError):
 		return "", "must be valid Unicode text"
+	case strings.ContainsFunc(s, IsDirection):
+		return "", "must not contain marks that change the direction of text, such as U+202E"
 	case utf8.RuneCountInString(s) > r.MaxLength:
 		return "", "must have at most " + strconv.Itoa(r.MaxLength) + " characters"
 	case r.Required && strings.TrimFunc(s, IsBlank) == "":
@@ -152,6 +154,25 @@ const EmailPattern = `^[^@\s\x00-\x1f\x7f-\x9f<>,;:"]+@` +
 	`[^@.\s\x00-\x1f\x7f-\x9f<>,;:"]+(\.[^@.\s\x00-\x1f\x7f-\x9f<>,;:"]+)*$`
 
 var emailForm = regexp.MustCompile(EmailPattern)
+
+// IsDirection reports whether r changes the direction of the text that follows: it is an embedding, an override, an
+// isolate, or the end of one. Such marks can make a text look like another one, so no stored text has them.
+func IsDirection(r rune) bool {
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+}
+
+// WithoutDirections returns s without the characters of IsDirection.
+func WithoutDirections(s string) string {
+	if !strings.ContainsFunc(s, IsDirection) {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if IsDirection(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
 
 // IsBlank reports whether \s in a pattern of the OpenAPI document matches r. The patterns are regular expressions of
 // ECMAScript.

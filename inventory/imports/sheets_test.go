@@ -478,3 +478,20 @@ func FuzzSheets(f *testing.F) {
 		}
 	})
 }
+
+// Marks that change the direction of text are rejected from people and programs, and removed from files.
+func TestDirectionMarks(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
+	c := api.Operator(t)
+	c.Post(t, "/api/v1/custom-fields", j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201)
+	one := spools + "/" + c.NewSpool(t, 1000, nil)
+	for _, mark := range []string{"\u202a", "\u202e", "\u2066", "\u2069"} {
+		c.Patch(t, one, j{"color": "Red" + mark}).Want(422).Fields("color")
+		c.Patch(t, one, j{"extra": j{"tag": mark + "x"}}).Want(422).Fields("extra")
+		a := c.With("Content-Type", "text/csv").Post(t, spools+"/import",
+			[]byte("material_type,color,diameter_mm,initial_weight_grams\nPLA,"+mark+"Red,1.75,1000\n")).Want(200)
+		c.Get(t, spools+"/"+a.Text("rows.0.id")).Want(200).Shows(map[string]string{"color": "Red"})
+	}
+	c.Patch(t, one, j{"color": "\u200fאדום"}).Want(200) // a mark of one character is part of its language's spelling
+}

@@ -36,8 +36,8 @@ func parse(kind string, body []byte, delivery string, now time.Time) (*message, 
 // maxLines is the maximum number of lines of an order.
 const maxLines = 500
 
-// clean returns a text that PostgreSQL can store, without blanks around it and with at most most characters. Control
-// characters become blanks, except line breaks if lines is set.
+// clean returns a text that can be stored, without blanks around it and with at most most characters. Control characters
+// become blanks, except line breaks if lines is set.
 func clean(text string, most int, lines bool) string {
 	text = strings.TrimSpace(strings.Map(func(c rune) rune {
 		switch {
@@ -45,7 +45,7 @@ func clean(text string, most int, lines bool) string {
 			return c
 		case unicode.IsControl(c):
 			return ' '
-		case c == utf8.RuneError:
+		case c == utf8.RuneError, value.IsDirection(c):
 			return -1
 		}
 		return c

@@ -1,9 +1,12 @@
 package shops
 
 import (
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"spoolwright/value"
 )
 
 // Whatever a shop sends, the message is an error, nothing, or an order within the bounds.
@@ -16,6 +19,7 @@ func FuzzParse(f *testing.F) {
 			"price":1}],"refunds":[{"id":5,"total":"-5.00"},{"id":6,"total":"-1","line_items":[{"quantity":-1,
 			"meta_data":[{"key":"_refunded_item_id","value":"2"}]}]}]}`,
 		`{"id":1}`,
+		`{"id":"a","updated_at":"2026-01-05T08:00:00Z","lines":[{"title":"\u202ex","quantity":1}],"note":"\u2066a"}`,
 		`{"id":"a","updated_at":"2026-01-05T08:00:00Z","lines":[{"title":"x","sku":"y","unit_price":1e3}]}`,
 	} {
 		f.Add([]byte(body))
@@ -40,7 +44,8 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%s: %+v", kind, in)
 			}
 			for _, l := range in.Lines {
-				if l.Quantity < 0 || l.Quantity > 1_000_000 || l.Title == "" || !utf8.ValidString(l.Title) {
+				if l.Quantity < 0 || l.Quantity > 1_000_000 || l.Title == "" || !utf8.ValidString(l.Title) ||
+					strings.ContainsFunc(l.Title+in.Notes, value.IsDirection) {
 					t.Errorf("%s: the line %+v", kind, l)
 				}
 			}

@@ -227,10 +227,12 @@ func (d *document) scalar(f *server.Field, nullable bool) object {
 	return ref("schemas", f.Named)
 }
 
-// The patterns of texts. No text may contain U+0000, and a required text must not be blank.
+// The patterns of texts. No text may contain U+0000 or the characters of value.IsDirection, and a required text must not
+// be blank.
 const (
-	textPattern     = `^[^\x00]*$`
-	requiredPattern = `^[^\x00]*[^\s\x00][^\x00]*$`
+	never           = `\x00\u202A-\u202E\u2066-\u2069`
+	textPattern     = `^[^` + never + `]*$`
+	requiredPattern = `^[^` + never + `]*[^\s` + never + `][^` + never + `]*$`
 )
 
 // schemaOf returns the JSON Schema of a scalar.

@@ -154,6 +154,9 @@ func (d *Document) Resolve(o JSON) JSON {
 	return at
 }
 
+// codepoints matches what patterns of JSON Schema have in place of \x{202E} in Go.
+var codepoints = regexp.MustCompile(`\\u([0-9A-F]{4})`)
+
 // Match returns an error if v does not match the schema. The error contains at, the path of v.
 func (d *Document) Match(schema JSON, v any, at string) error {
 	schema = d.Resolve(schema)
@@ -264,7 +267,8 @@ func (d *Document) Match(schema JSON, v any, at string) error {
 		if err != nil {
 			return bad("%v", err)
 		}
-		if pattern, ok := schema["pattern"].(string); ok && !regexp.MustCompile(pattern).MatchString(v) {
+		pattern, ok := schema["pattern"].(string)
+		if ok && !regexp.MustCompile(codepoints.ReplaceAllString(pattern, `\x{$1}`)).MatchString(v) {
 			return bad("%q does not match %s", v, pattern)
 		}
 	}
