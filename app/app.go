@@ -212,6 +212,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	routes = append(routes, hooks.Routes()...)
 	connections := shops.New(d, c.JWTSecrets, time.Now)
 	routes = append(routes, connections.Routes()...)
+	routes = append(routes, printers.NewConnections(d, c.JWTSecrets).Routes()...)
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
 		outside := webhooks.Config{AllowedNetworks: c.WebhookNetworks}
@@ -262,6 +263,9 @@ func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 		}
 		if err := imports.Trim(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot delete what old imports have changed; retrying in an hour", "error", err)
+		}
+		if err := production.TrimStates(ctx, d); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot delete old changes of the states of printers; retrying in an hour", "error", err)
 		}
 		if err := production.SummarizeUsage(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot summarize the usage ledgers; retrying in an hour", "error", err)

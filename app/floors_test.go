@@ -30,11 +30,12 @@ var owners = map[string]string{
 		"spoolman_items spools usage_changes vendors",
 	"catalog": "piece_entries product_components product_materials product_pictures product_pieces products " +
 		"variant_materials",
-	"production":          "production_runs run_history run_items run_materials usage_days usage_summaries",
+	"production": "printer_jobs printer_leases printer_state_changes printer_states production_runs run_history run_items " +
+		"run_materials usage_days usage_summaries",
 	"orders/shops":        "file_orders shop_orders shops",
 	"orders":              "order_assignments order_items order_lines orders",
 	"orders/stock":        "stock_levels",
-	"production/printers": "printer_slots printers",
+	"production/printers": "printer_connections printer_slots printers",
 	"spoolman":            "printer_settings",
 	"web/start":           "first_steps",
 	"transfer":            "import_columns",

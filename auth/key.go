@@ -38,7 +38,7 @@ func (s *Service) keyRoutes() []server.Route {
 type KeyRole string
 
 // Enum returns all roles.
-func (KeyRole) Enum() []string { return []string{"viewer", "operator", "printer"} }
+func (KeyRole) Enum() []string { return []string{"viewer", "operator", "printer", "watcher"} }
 
 // AccessKey is an API key without its secret.
 type AccessKey struct {

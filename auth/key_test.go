@@ -562,6 +562,7 @@ func TestPrinterKeys(t *testing.T) {
 		basic("x", secret).Get(t, spoolsPath).WantError(401, "INVALID_TOKEN")
 		basic("x", secret).With("X-API-Key", secret).Get(t, printsPath).WantError(401, "INVALID_API_KEY")
 	}
+	tenant.Key(t, "watcher").Get(t, printsPath).WantError(403, "FORBIDDEN")
 	printer := tenant.Key(t, "printer")
 	printer.Get(t, spoolsPath).WantError(403, "FORBIDDEN")
 	printer.Post(t, spoolsPath, spoolBody).WantError(403, "FORBIDDEN")

@@ -66,12 +66,13 @@ func (k *keyring) add(hash string, caller server.Caller, lastUsed time.Time) *kn
 	return known
 }
 
-// keyRoles maps the roles of API keys to their permissions. A printer key has its level only on routes that accept
-// printers.
+// keyRoles maps the roles of API keys to their permissions. A key of a printer or a watcher has its level only on routes
+// that accept it.
 var keyRoles = map[KeyRole]server.Caller{
 	"viewer":   {Level: server.Read},
 	"operator": {Level: server.Write},
 	"printer":  {Level: server.Write, Printer: true},
+	"watcher":  {Level: server.Write, Watcher: true},
 }
 
 // keyCaller returns the API key with the secret, and records that it was used.

@@ -44,6 +44,7 @@ type Settings struct {
 	Included     value.Optional[bool]          `json:"prices_include_tax" rule:"notNull"`
 	Rates        []ExchangeRate                `json:"exchange_rates" rule:"patched,maxItems=200"`
 	Assemble     value.Optional[bool]          `json:"assemble_on_delivery" rule:"notNull"`
+	Confirm      value.Optional[ConfirmRule]   `json:"confirm_runs" rule:"notNull"`
 	Factor       value.Optional[FactorRule]    `json:"second_factor" rule:"notNull"`
 	FarmURL      value.Optional[string]        `json:"farm_url" rule:"maxLength=300"`
 	UpdatedAt    value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
@@ -90,6 +91,12 @@ const NoCurrency = "must be an ISO 4217 code such as EUR, or null"
 // IsCurrency reports whether a text is the ISO 4217 code of a currency.
 func IsCurrency(code string) bool { return slices.Contains(currencies, code) }
 
+// ConfirmRule determines which runs wait for a person after a watched printer has ended them.
+type ConfirmRule string
+
+// Enum returns all rules.
+func (ConfirmRule) Enum() []string { return []string{"doubts", "all"} }
+
 // FactorRule determines which users of a tenant must have a second factor.
 type FactorRule string
 
@@ -100,7 +107,7 @@ const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
 	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
 		failure_rate_percent, failure_rate_measured, sales_tax_percent, prices_include_tax, exchange_rates,
-		assemble_on_delivery, second_factor, farm_url, updated_at`
+		assemble_on_delivery, confirm_runs, second_factor, farm_url, updated_at`
 )
 
 var getSettingsDoc = &server.Doc{

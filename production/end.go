@@ -924,6 +924,10 @@ func (h handlers) finish(
 	if hooks != nil {
 		emit, args = h.emit(e), append(args, hooks, event)
 	}
+	source := ""
+	if e.grams != nil {
+		source = " usage_source = null,"
+	}
 	return db.SQL(`
 		with ended as materialized (
 			select r.id, now.at, t.ended, coalesce($7::numeric, r.actual_print_time_hours,
@@ -953,7 +957,7 @@ func (h handlers) finish(
 			where $2 = 'completed' and c.labour_hour_cost > 0 and i.run_id = c.id and i.product_id = w.id
 				and i.parts_from_stock = w.alone and i.labour_minutes is null and w.labour_minutes <= 999999999
 		)
-		update production_runs r set status = $2, deducted_at = coalesce(r.deducted_at, c.at), updated_at = now(),
+		update production_runs r set`+source+` status = $2, deducted_at = coalesce(r.deducted_at, c.at), updated_at = now(),
 			wasted_parts = c.wasted_parts, completed_at = c.ended,
 			failure_reason = coalesce($3, r.failure_reason), failure_notes = coalesce($4, r.failure_notes),
 			actual_total_filament_grams = case when $5::numeric <= 1000000 then $5::numeric end,

@@ -23,6 +23,8 @@ type RunFileQuery struct {
 	Plate     value.Optional[int64]      `query:"plate" rule:"minimum=1,maximum=100"`
 	Pieces    value.Optional[int64]      `query:"pieces" rule:"minimum=1,maximum=1000000"`
 	Filaments value.Optional[string]     `query:"filaments"`
+
+	ofPrint bool // whether a printer has named the file: see catalog.OfPrint
 }
 
 // RunFileResult describes the run that was made from a file.
@@ -141,6 +143,9 @@ func (h handlers) runOfFile(ctx context.Context, q *RunFileQuery, f catalog.Slic
 // itemOfFile finds the product of the file and, with an order, the order's item, and adds it to the run.
 func (h handlers) itemOfFile(ctx context.Context, q *RunFileQuery, out *RunFileResult, in *Run, name *string) error {
 	product := catalog.OfFile("g.file_name", "g.file_sha256")
+	if q.ofPrint {
+		product = catalog.OfPrint("g.file_name", "g.file_sha256")
+	}
 	if !q.ProductID.IsNull() {
 		product = `(select p.*, false as renewed from products p where p.id = g.product_id and p.hidden_at is null)`
 	}

@@ -123,6 +123,13 @@ func routes(h handlers) []server.Route {
 		server.Op("GET /api/v1/products/costs", server.Read, server.Handle(h.listCosts), listCostsDoc),
 		server.Op("GET /api/v1/reports/printers", server.Read, server.Handle(h.reportPrinters), printerReportDoc),
 		server.Op("GET /api/v1/production-runs/{id}/check", server.Read, server.Handle(h.check), checkDoc),
+		server.Op("POST /api/v1/printer-states", server.Write, server.Handle(h.sendStates), sendStatesDoc).ForWatchers(),
+		server.Op("POST /api/v1/printer-states/lease", server.Write, server.Handle(h.lease), leaseDoc).ForWatchers(),
+		server.Op("GET /api/v1/printer-states", server.Read,
+			server.HandleList[PrinterState](h.db, StateFilter.list), listStatesDoc),
+		server.Op("GET /api/v1/printer-states/changes", server.Read,
+			server.HandleList[StateChange](h.db, ChangeFilter.list), listChangesDoc),
+		server.Op("POST /api/v1/printers/{id}/answer", server.Write, server.Handle(h.answer), answerDoc),
 		server.Op("GET /api/v1/queue", server.Read, server.Handle(h.queue), queueDoc),
 		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
 		server.Op("GET /api/v1/reports/usage/export", server.Read,
@@ -187,7 +194,14 @@ type Run struct {
 	Variance       Variance                        `json:"variance_analysis" rule:"readOnly,notNull"`
 	Warnings       []RunWarning                    `json:"warnings" rule:"readOnly,notNull"`
 	LikelyEnd      value.Timestamp                 `json:"likely_completed_at" rule:"readOnly"`
+	UsageSource    UsageSource                     `json:"usage_source" rule:"readOnly"`
 }
+
+// UsageSource is where the grams come from that the job of a watched printer has filled in.
+type UsageSource string
+
+// Enum returns all sources.
+func (UsageSource) Enum() []string { return []string{"reports", "grams", "length", "estimate"} }
 
 // RunCostParts are the parts of the cost of a run.
 type RunCostParts struct {
@@ -345,7 +359,7 @@ const stateColumns = `id, status, printer_id, printer_name, queue_position, star
 			(select greatest(max(coalesce(u.updated_at, u.created_at)), production_runs.started_at)
 				from spool_usage u where u.run_id = production_runs.id and u.kind = 'printed' having count(*) > 0),
 			started_at + make_interval(secs => (estimated_print_time_hours * 3600)::float8))
-	end as likely_completed_at`
+	end as likely_completed_at, usage_source`
 
 // warningsColumn selects the warnings of a run, except the warnings of its check.
 const warningsColumn = `case
@@ -389,14 +403,18 @@ const (
 // Enum returns all needs.
 func (RunNeed) Enum() []string { return []string{string(needsStart), string(needsConfirmation)} }
 
-// runsThatNeed has a query of the ids of the runs for each need. A run needs confirmation if its estimated time is
-// over, or if it is completed but has not deducted filament. A pending run needs a start if its printer prints it next
+// runsThatNeed has a query of the ids of the runs for each need. A run needs confirmation if its job on a watched printer
+// has ended, if its estimated time is over, or if it is completed but has not deducted filament. A pending run needs a start if its printer prints it next
 // and is free and available or, in a farm without printers, always.
 var runsThatNeed = map[RunNeed]string{
 	needsConfirmation: `select r.id from production_runs r
+			join printer_jobs j on j.run_id = r.id and j.outcome is not null
+			where r.status in ('in_progress', 'paused') and r.deducted_at is null and r.hidden_at is null
+		union
+		select r.id from production_runs r
 			where r.status = 'in_progress' and r.hidden_at is null
 				and r.started_at + r.estimated_print_time_hours * interval '1 hour' < now()
-		union all
+		union
 		select r.id from production_runs r
 			where r.status = 'completed' and r.deducted_at is null and r.hidden_at is null`,
 	needsStart: `select q.id from run_queue() q
@@ -948,7 +966,10 @@ var startDoc = &server.Doc{
 }
 
 func (h handlers) start(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
-	id := r.ID("id")
+	return h.startRun(ctx, r.ID("id"))
+}
+
+func (h handlers) startRun(ctx context.Context, id string) ([]byte, error) {
 	// Starts on one printer wait for each other here. The update sees whether the previous transaction has started a
 	// run.
 	alone := db.SQL(`select pg_advisory_xact_lock(hashtextextended('start on ' || printer_id, 0))::text

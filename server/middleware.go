@@ -270,6 +270,7 @@ type callers struct {
 	level     Access // that a caller needs; Public needs no caller
 	usersOnly bool   // rejects API keys
 	keysOnly  bool   // requires an API key of any role
+	watchers  bool   // accepts API keys of watchers
 	settingUp bool   // accepts users who must set up a second factor first
 	printers  bool   // accepts API keys of printers, and API keys as the password of Basic authentication
 }
@@ -310,8 +311,8 @@ func role(who callers) middleware {
 			return errOnlyUsers
 		case who.keysOnly && !isKey:
 			return errOnlyKeys
-		case who.level != Public &&
-			(info.caller.Level < who.level || info.caller.Printer && !who.printers && !who.keysOnly):
+		case who.level != Public && (info.caller.Level < who.level || !who.keysOnly &&
+			(info.caller.Printer && !who.printers || info.caller.Watcher && !who.watchers)):
 			return ErrForbidden
 		}
 		return nil

@@ -8,13 +8,15 @@ import (
 	"spoolwright/server/limit"
 )
 
-// The limits of API keys of printers, because a printer reports every few seconds. A limit of users that is higher
-// applies to printers too, and a limit that is turned off for users is off for printers. The printers of a tenant do
-// not use up the limit of the tenant's users.
+// The limits of API keys of printers and watchers, because these report every few seconds. A limit of users that is
+// higher applies to them too, and a limit that is turned off for users is off for them. The printers and watchers of a
+// tenant do not use up the limit of the tenant's users.
 const (
 	printerPerMinute = 300
 	printerPerHour   = 3600
-	printersPerUsers = 3 // the limit of all printers of a tenant, as a multiple of the limit of all its users
+	watcherPerMinute = 600
+	watcherPerHour   = 36000
+	printersPerUsers = 3 // the limit of all of them in a tenant, as a multiple of the limit of all its users
 )
 
 // byCaller counts a request in the limits of the caller and the caller's tenant or, without a caller, in those of the
@@ -39,7 +41,10 @@ func (s *Server) limitAddress(w http.ResponseWriter, info *requestInfo) error {
 
 // limits returns the limits of a caller.
 func (s *Server) limits(c Caller) limit.Limits {
-	if c.Printer {
+	switch {
+	case c.Watcher:
+		return limit.Limits{PerMinute: orOff(s.PerMinute, watcherPerMinute), PerHour: orOff(s.PerHour, watcherPerHour)}
+	case c.Printer:
 		return limit.Limits{PerMinute: orOff(s.PerMinute, printerPerMinute), PerHour: orOff(s.PerHour, printerPerHour)}
 	}
 	return limit.Limits{PerMinute: s.PerMinute, PerHour: s.PerHour}
@@ -48,7 +53,7 @@ func (s *Server) limits(c Caller) limit.Limits {
 // callerClaims returns the claims of the caller, and of all callers of the tenant.
 func (s *Server) callerClaims(info *requestInfo) (own, tenants limit.Claim) {
 	actor, limits := info.caller.Actor, s.limits(info.caller)
-	if info.caller.Printer {
+	if info.caller.Printer || info.caller.Watcher {
 		return limit.Claim{Key: "printer:" + actor.APIKey, Limits: limits},
 			claim("printers:"+actor.Tenant, printersPerUsers*s.TenantPerMinute, 0)
 	}

@@ -23,7 +23,7 @@ type Access int
 // The access levels. Each includes the previous ones.
 const (
 	Public Access = iota // no token
-	Read                 // any role, except API keys of printers
+	Read                 // any role, except API keys of printers and watchers
 	Write                // operator and admin
 	Admin                // admin
 )
@@ -38,6 +38,7 @@ type Route struct {
 	Idempotent bool // accepts an Idempotency-Key
 	UsersOnly  bool // rejects API keys with a 403; by default, operators' and viewers' keys have their access level
 	KeysOnly   bool // requires an API key of any role, also of a printer; users get a 403
+	Watchers   bool // also accepts API keys of watchers
 	SettingUp  bool // accepts users who must set up a second factor first
 	Lock       Lock // on the GET route of a resource with an ETag, the lock of the resource; otherwise nil
 }
@@ -58,6 +59,12 @@ func (r Route) ForUsers() Route {
 // ForKeys returns a copy of the route that requires an API key. The route accepts keys of printers.
 func (r Route) ForKeys() Route {
 	r.KeysOnly = true
+	return r
+}
+
+// ForWatchers returns a copy of the route that also accepts API keys of watchers.
+func (r Route) ForWatchers() Route {
+	r.Watchers = true
 	return r
 }
 

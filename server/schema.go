@@ -234,6 +234,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			f.Minimum, f.Exclusive = bound(), name == "exclusiveMinimum"
 		case "maximum":
 			f.Maximum = bound()
+		case "sequence":
+			f.Sequence, f.Minimum, f.Maximum = true, value.DecimalOne, value.MaxDecimal
 		case "minLength":
 			f.MinLength, err = strconv.Atoi(text)
 		case "maxLength":

@@ -27,6 +27,7 @@ type Caller struct {
 	Actor   db.Actor
 	Level   Access // the highest access level that the caller has
 	Printer bool   // whether the caller is an API key of a printer; such a key has Level only on a Surface
+	Watcher bool   // whether the caller is an API key of a watcher; such a key has Level only on routes ForWatchers
 }
 
 // Config configures a Server. Only Routes, Document, DB, Authenticate and Ready are required.
@@ -132,7 +133,7 @@ func New(c Config) *Server {
 		}
 		o.tagged = o.current != nil || route.CreatesVersioned(func(path string) bool { return current[path] != nil })
 		who := callers{level: route.Access, usersOnly: route.UsersOnly, keysOnly: route.KeysOnly,
-			settingUp: route.SettingUp}
+			watchers: route.Watchers, settingUp: route.SettingUp}
 		if route.Endpoint.export != nil || route.Endpoint.picture != nil {
 			s.handle(route.Pattern, s.files(o, who))
 		} else {

@@ -116,6 +116,10 @@ func (o *Optional[T]) Decode(rule *Rule, v any) string {
 	case *Decimal:
 		*to, problem = rule.Number(v)
 	case *int64:
+		if rule.Sequence {
+			*to, problem = sequence(v)
+			break
+		}
 		var d Decimal
 		if d, problem = rule.Number(v); problem == "" {
 			if _, exact, _ := parse(string(v.(Number))); !exact || d%DecimalOne != 0 {

@@ -22,6 +22,7 @@ type Rule struct {
 	Empty            bool   // a Set may have no entry
 	Trim             bool   // blanks around a text are removed
 	Exclusive        bool   // Minimum itself is not allowed
+	Sequence         bool   // a whole number from 1 to MaxSequence
 	Minimum, Maximum Decimal
 	MinLength        int // in characters
 	MaxLength        int
@@ -100,6 +101,19 @@ func (r *Rule) Number(v any) (Decimal, string) {
 		return 0, "must be at most " + r.Maximum.String()
 	}
 	return d, ""
+}
+
+// MaxSequence is the largest number that all clients can represent exactly.
+const MaxSequence = 1<<53 - 1
+
+// sequence returns the value v as a number of a sequence, or the problem with v.
+func sequence(v any) (int64, string) {
+	text, _ := v.(Number)
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil || n < 1 || n > MaxSequence {
+		return 0, "must be a whole number between 1 and " + strconv.Itoa(MaxSequence)
+	}
+	return n, ""
 }
 
 func joinStrings(numbers []Decimal) string {

@@ -80,7 +80,7 @@ var roles = []option{{"viewer", "Viewer: sees everything"}, {"operator", "Operat
 // KeyRoles returns the roles of API keys, to choose from.
 func (p *settingsPage) KeyRoles() []option {
 	return []option{{"printer", "Printer: reports its use"}, {"viewer", "Viewer: reads"},
-		{"operator", "Operator: also writes"}}
+		{"operator", "Operator: also writes"}, {"watcher", "Watcher: sends the states of printers"}}
 }
 
 var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user", back: "/settings/users",

@@ -26,7 +26,7 @@ func keyCommands() []cli.Command {
 				var k NewKey
 				flags.StringVar(&k.Tenant, "tenant", "", "name of the tenant; optional if there is only one")
 				flags.StringVar(&k.Name, "name", "", "what the key is for")
-				flags.StringVar(&k.Role, "role", "", "viewer, operator or printer")
+				flags.StringVar(&k.Role, "role", "", "viewer, operator, printer or watcher")
 				flags.StringVar(&k.Expires, "expires", "",
 					"day or RFC 3339 time at which the key expires; without it, never")
 				return func(ctx context.Context, c *cli.Call) error {

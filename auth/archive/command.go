@@ -31,7 +31,7 @@ var Commands = []cli.Command{
 			flags.BoolVar(&parts.Keys, "keys", false, "also write the API keys, with the hashes of their secrets")
 			flags.BoolVar(&parts.Webhooks, "webhooks", false,
 				"also write the webhooks, their deliveries and the connections to\n"+
-					"shops; the secrets are encrypted with the JWT_SECRET of this installation")
+					"shops and printers; the secrets are encrypted with the JWT_SECRET of this installation")
 			return func(ctx context.Context, c *cli.Call) error {
 				tenant, err := accounts.Accounts{DB: c.DB}.FindTenant(ctx, c.Operands[0])
 				if err != nil {

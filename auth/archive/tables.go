@@ -17,6 +17,7 @@ var omitted = map[string]string{
 	"key_directory":    "an import fills it from the API keys",
 	"shop_directory":   "an import fills it from the connections to shops",
 	"tenant_directory": "a trigger fills it",
+	"printer_leases":   "a watcher takes them from this installation",
 	"queue_signals":    "an import fills it from the pending deliveries of webhooks",
 	"queue_items":      "as queue_signals",
 	"link_emails":      "this installation sends them",
@@ -48,6 +49,7 @@ var partials = []partial{
 	{table: "webhooks", has: func(p Parts) bool { return p.Webhooks }},
 	{table: "webhook_deliveries", has: func(p Parts) bool { return p.Webhooks }},
 	{table: "shops", has: func(p Parts) bool { return p.Webhooks }},
+	{table: "printer_connections", has: func(p Parts) bool { return p.Webhooks }},
 	{table: "shop_orders", has: func(p Parts) bool { return p.Webhooks }},
 }
 

@@ -83,6 +83,7 @@ const actions = `
 	webhook.created webhook.changed webhook.disabled webhook.enabled webhook.rotated webhook.removed
 	shop.created shop.changed shop.rotated shop.removed
 	printer.created printer.changed printer.removed printer.restored
+	printer_connection.created printer_connection.changed printer_connection.rotated printer_connection.removed
 	custom_field.created custom_field.changed custom_field.removed
 	data.exported data.imported data.import_undone
 	spool.refilled spool.removed spool.restored filament.removed filament.restored vendor.removed vendor.restored
@@ -139,7 +140,7 @@ func Routes(d *db.DB) []server.Route {
 var listDoc = &server.Doc{
 	ID: "listAuditLog", Tag: tag, Summary: "Read the audit log",
 	Description: "Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to " +
-		"shops, printers or custom fields, and who exported, imported, removed, restored or corrected something, newest " +
+		"shops, printers, connections to printers or custom fields, and who exported, imported, removed, restored or corrected something, newest " +
 		"first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that " +
 		"time. An entry has the names of fields, but not their values.\n\n" +
 		"The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one `sign_in.more_failed` " +

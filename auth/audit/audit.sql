@@ -103,6 +103,7 @@ begin
 		when 'order' then concat_ws(' ', r ->> 'source', r ->> 'reference')
 		when 'run' then r ->> 'printer_name'
 		when 'webhook' then coalesce(r ->> 'description', r ->> 'format')
+		when 'printer_connection' then r ->> 'kind'
 		else r ->> 'name'
 	end;
 	perform audit_add(kind || '.' || what, kind, case when kind <> 'settings' then (r ->> 'id')::uuid end,
@@ -121,7 +122,7 @@ create or replace trigger audit_changed
 create or replace trigger audit_changed after update on tenants for each row execute function audit_change('settings',
 	'name,time_zone,currency,labour_hour_cost,machine_hour_cost,machine_power_watts,energy_kwh_cost,'
 	'failure_rate_percent,failure_rate_measured,sales_tax_percent,prices_include_tax,exchange_rates,'
-	'assemble_on_delivery,second_factor,farm_url');
+	'assemble_on_delivery,confirm_runs,second_factor,farm_url');
 -- A new encryption of the same secret adds no entry: previous_until changes only when the secret is replaced.
 create or replace trigger audit_changed
 	after insert or delete or update of url, events, description, format, daily, disabled_at, previous_until
@@ -129,6 +130,9 @@ create or replace trigger audit_changed
 		'url,events,description,format,daily,disabled_at:disabled,previous_until:secret');
 create or replace trigger audit_changed after insert or delete or update of name, kind, previous_until
 	on shops for each row execute function audit_change('shop', 'name,kind,previous_until:secret');
+create or replace trigger audit_changed after insert or delete or update
+	on printer_connections for each row execute function audit_change('printer_connection',
+		'kind,address,secret,serial,fingerprint');
 create or replace trigger audit_changed after insert or delete or update of name, model, location, notes, nozzle_mm,
 		diameter_mm, slots, materials, hour_cost, power_watts, maintenance_interval_hours, hidden_at
 	on printers for each row execute function audit_change('printer',

@@ -61,6 +61,8 @@ create table tenants (
 	exchange_rates jsonb not null default '[]', -- a list of objects with currency, rate and exchange_date
 	-- Whether the delivery of an order assembles the pieces that are not in stock, if their components are.
 	assemble_on_delivery boolean not null default true,
+	-- Which runs wait for a person after a watched printer has ended them: those with a doubt, or all.
+	confirm_runs text collate "C" not null default 'doubts' check (confirm_runs in ('doubts', 'all')),
 	-- Which users must have a second factor. Without it, such users can only set it up.
 	second_factor text collate "C" not null default 'optional' check (second_factor in ('optional', 'admins', 'all')),
 	farm_url text collate "C" check (length(farm_url) <= 300), -- an origin; null means PUBLIC_URL
@@ -70,7 +72,7 @@ create table tenants (
 call tenant_table('tenants', 'select, insert');
 grant update (time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
 	failure_rate_percent, failure_rate_measured, sales_tax_percent, prices_include_tax, exchange_rates,
-	assemble_on_delivery, second_factor, farm_url, updated_at) on tenants to spoolwright_app;
+	assemble_on_delivery, confirm_runs, second_factor, farm_url, updated_at) on tenants to spoolwright_app;
 
 create table users (
 	tenant_id uuid,
@@ -170,7 +172,7 @@ create table api_keys (
 	tenant_id uuid,
 	id uuid not null,
 	name text collate "C" not null check (length(name) <= 200),
-	role text collate "C" not null check (role in ('viewer', 'operator', 'printer')),
+	role text collate "C" not null check (role in ('viewer', 'operator', 'printer', 'watcher')),
 	hint text collate "C" not null check (length(hint) <= 20), -- the start of the secret, for people
 	hash bytea not null check (length(hash) = 32), -- SHA-256 of the secret
 	previous_hash bytea check (length(previous_hash) = 32), -- SHA-256 of the secret before the last rotation

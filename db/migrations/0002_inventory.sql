@@ -279,6 +279,22 @@ create index printers_hidden on printers (tenant_id, created_at, id) where hidde
 alter table api_keys add foreign key (tenant_id, printer_id) references printers (tenant_id, id);
 create index api_keys_printer on api_keys (tenant_id, printer_id) where printer_id is not null;
 
+-- Where a printer is watched, and with which secret.
+create table printer_connections (
+	tenant_id uuid,
+	id uuid not null, -- of the printer
+	kind text collate "C" not null check (kind in ('moonraker', 'octoprint', 'prusalink', 'bambu')),
+	address text not null check (address <> '' and length(address) <= 300),
+	secret bytea check (length(secret) <= 1000), -- encrypted
+	serial text collate "C" check (length(serial) <= 50),
+	fingerprint text collate "C" check (length(fingerprint) <= 64), -- SHA-256 of the certificate of a bambu
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
+	primary key (tenant_id, id),
+	foreign key (tenant_id, id) references printers (tenant_id, id) on delete cascade
+);
+call tenant_table('printer_connections', 'select, insert, update, delete');
+
 -- The loaded spools. A slot of a printer holds at most one spool, and a spool is in at most one slot.
 create table printer_slots (
 	tenant_id uuid,

@@ -55,6 +55,10 @@ create table products (
 		coalesce(description, ''))
 		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	constraint products_variant check (variant_of <> id),
+	-- The name of the file as printers have it: see catalog.FileKey.
+	file_key text collate "C" generated always as (trim(regexp_replace(regexp_replace(regexp_replace(regexp_replace(
+		normalize(lower(file_name collate "und-x-icu") collate "C", NFC), '^(.*[/\\])?([0-9]{7,}_)?', ''),
+		'(\.gcode)?\.(3mf|gcode|bgcode|gco|gc|g)$', ''), '[ _]+\(?plate[ _]*[0-9]+\)?$', ''), '[ _]+', ' ', 'g'))) stored,
 	constraint products_plate check ((plate_of is null) = (plate is null) and plate_of <> id),
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);
@@ -78,6 +82,8 @@ create index products_file_name on products (tenant_id, file_name, created_at, i
 	where hidden_at is null and file_name is not null;
 create index products_file on products (tenant_id, file_sha256, created_at, id)
 	where hidden_at is null and file_sha256 is not null;
+create index products_file_key on products (tenant_id, file_key, created_at, id)
+	where hidden_at is null and file_key is not null;
 create index products_hidden on products (tenant_id, created_at, id) where hidden_at is not null;
 create index products_sku_key on products (tenant_id, sku_key, created_at, id)
 	where hidden_at is null and sku_key is not null;

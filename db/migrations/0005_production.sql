@@ -43,6 +43,8 @@ create table production_runs (
 	power_watts numeric(15,6) check (power_watts >= 0 and power_watts <= 1000000),
 	energy_kwh_cost numeric(15,6) check (energy_kwh_cost >= 0 and energy_kwh_cost <= 1000000),
 	labour_hour_cost numeric(15,6) check (labour_hour_cost >= 0 and labour_hour_cost <= 1000000),
+	-- Where the grams come from that a watched printer's job has filled in; null if a person or nobody gave them.
+	usage_source text collate "C" check (usage_source in ('reports', 'grams', 'length', 'estimate')),
 	hidden_at timestamptz,
 	hidden_by uuid, -- the user or API key; null if the command line hid the row
 	-- When the run ended, set after complete, fail or cancel: all reports date the run to this time.
@@ -213,3 +215,77 @@ create table usage_summaries (
 	primary key (tenant_id)
 );
 call tenant_table('usage_summaries', 'select, insert, update');
+
+-- The last state of each watched printer.
+create table printer_states (
+	tenant_id uuid,
+	id uuid not null, -- of the printer
+	sequence bigint not null default 0 check (sequence >= 0), -- 0 before the first state
+	state text collate "C" not null default 'unknown'
+		check (state in ('idle', 'printing', 'paused', 'attention', 'offline', 'unknown')),
+	message text collate "C" check (length(message) <= 500),
+	code text collate "C" check (length(code) <= 100),
+	printer_at timestamptz, -- by the printer's clock, which is only shown
+	observed_at timestamptz,
+	received_at timestamptz not null default now(),
+	changed_at timestamptz not null default now(), -- since when the printer is in the state
+	job text collate "C" check (length(job) <= 100000), -- the printer's last job, as JSON
+	job_id text collate "C" check (length(job_id) <= 200),
+	slots text collate "C" check (length(slots) <= 100000), -- what is loaded, as JSON
+	created_at timestamptz not null default now(),
+	primary key (tenant_id, id),
+	foreign key (tenant_id, id) references printers (tenant_id, id) on delete cascade
+) with (fillfactor = 50);
+call tenant_table('printer_states', 'select, insert, update, delete');
+
+create index printer_states_newest on printer_states (tenant_id, created_at, id);
+
+-- The changes of the states of printers.
+create table printer_state_changes (
+	tenant_id uuid,
+	id uuid not null, -- made by uuid_v7
+	printer_id uuid not null,
+	state text collate "C" not null check (state in ('idle', 'printing', 'paused', 'attention', 'offline', 'unknown')),
+	message text collate "C" check (length(message) <= 500),
+	code text collate "C" check (length(code) <= 100),
+	file text collate "C" check (length(file) <= 500), -- of the job
+	outcome text collate "C" check (outcome in ('completed', 'cancelled', 'failed', 'unknown')), -- of the job
+	created_at timestamptz not null default now(),
+	primary key (tenant_id, id),
+	foreign key (tenant_id, printer_id) references printers (tenant_id, id) on delete cascade
+);
+call tenant_table('printer_state_changes', 'select, insert, delete');
+
+create index printer_state_changes_newest on printer_state_changes (tenant_id, printer_id, created_at, id);
+create index printer_state_changes_oldest on printer_state_changes (tenant_id, created_at, id);
+
+-- The jobs of watched printers: each belongs to one run at most, and each run to one job. A job without a run waits for
+-- the answer of a person, or belongs to no run.
+create table printer_jobs (
+	tenant_id uuid,
+	printer_id uuid not null,
+	job text collate "C" not null check (length(job) <= 200), -- its identity
+	run_id uuid,
+	asked boolean not null default false, -- whether a person must say which run it is
+	details text collate "C" not null check (length(details) <= 100000), -- at its start, or at its end, as JSON
+	outcome text collate "C" check (outcome in ('completed', 'cancelled', 'failed', 'unknown')), -- null before its end
+	created_at timestamptz not null default now(),
+	primary key (tenant_id, printer_id, job),
+	foreign key (tenant_id, printer_id) references printers (tenant_id, id) on delete cascade,
+	foreign key (tenant_id, run_id) references production_runs (tenant_id, id) on delete set null (run_id)
+);
+call tenant_table('printer_jobs', 'select, insert, update, delete');
+
+create unique index printer_jobs_run on printer_jobs (tenant_id, run_id) where run_id is not null;
+create index printer_jobs_oldest on printer_jobs (tenant_id, created_at) where run_id is null;
+
+-- Which watcher may watch a printer, and until when.
+create table printer_leases (
+	tenant_id uuid,
+	id uuid not null, -- of the printer
+	watcher text collate "C" not null check (length(watcher) <= 100),
+	expires_at timestamptz not null,
+	primary key (tenant_id, id),
+	foreign key (tenant_id, id) references printers (tenant_id, id) on delete cascade
+) with (fillfactor = 50);
+call tenant_table('printer_leases', 'select, insert, update, delete');

@@ -14,7 +14,8 @@ import (
 	"spoolwright/value"
 )
 
-var tag = &server.Tag{
+// Tag is the tag of the operations.
+var Tag = &server.Tag{
 	Name: "printers", Fields: fields,
 	Description: "The printers of the farm: what they can print, which spools are loaded, and how long they have " +
 		"printed.",
@@ -43,6 +44,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/printers", server.Read, server.HandleList[Printer](h.db, PrinterFilter.list), listDoc),
 		server.Op("POST /api/v1/printers", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/printers/export", server.Read, Export.Handle(h.db, "printers"), exportDoc),
+		server.Op("GET /api/v1/printers/names", server.Read,
+			server.HandleList[PrinterName](h.db, NameFilter.list), namesDoc).ForWatchers(),
 		server.Op("GET /api/v1/printers/{id}", server.Read,
 			server.HandleGet[Printer](h.db, selectPrinter), getDoc).Versioned(lockPrinter),
 		server.Op("PATCH /api/v1/printers/{id}", server.Write, server.Handle(h.update), updateDoc),
@@ -130,7 +133,7 @@ type PrinterFilter struct {
 }
 
 var listDoc = &server.Doc{
-	ID: "listPrinters", Tag: tag, Summary: "List printers",
+	ID: "listPrinters", Tag: Tag, Summary: "List printers",
 	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
 		"matching printers.",
 }
@@ -153,7 +156,7 @@ func (f PrinterFilter) list() *server.List {
 }
 
 var getDoc = &server.Doc{
-	ID: "getPrinter", Tag: tag, Summary: "Get a printer",
+	ID: "getPrinter", Tag: Tag, Summary: "Get a printer",
 	Description: "Returns the printer with its hours and the spools that are loaded, which are part of its `ETag`.",
 }
 
@@ -216,7 +219,7 @@ func nameError(err error, name string) error {
 }
 
 var createDoc = &server.Doc{
-	ID: "createPrinter", Tag: tag, Summary: "Create a printer",
+	ID: "createPrinter", Tag: Tag, Summary: "Create a printer",
 	Description: "The name must be unique, without regard to case (`DUPLICATE_PRINTER`). A removed printer does not " +
 		"count.",
 	Errors: []*server.Error{errDuplicate},
@@ -238,7 +241,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Printer]) (serve
 }
 
 var updateDoc = &server.Doc{
-	ID: "updatePrinter", Tag: tag, Summary: "Update a printer",
+	ID: "updatePrinter", Tag: Tag, Summary: "Update a printer",
 	Description: "A new name becomes the `location` of the loaded spools, and the `printer_name` of the printer's " +
 		"production runs does not change. A printer keeps the slots that have a spool (`SLOT_IN_USE`).",
 	Errors: []*server.Error{errDuplicate, errSlotInUse},
@@ -277,7 +280,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Printer]) (serve
 }
 
 var deleteDoc = &server.Doc{
-	ID: "deletePrinter", Tag: tag, Summary: "Remove a printer",
+	ID: "deletePrinter", Tag: Tag, Summary: "Remove a printer",
 	Description: "Unloads the spools, and deletes the printer. If production runs, entries of the usage ledger or " +
 		"API keys name it, it is hidden instead: lists no longer contain it, requests with its id return 404, the " +
 		"runs keep its name, and its keys work and stay its own until you revoke them. `GET " +
@@ -295,7 +298,7 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 }
 
 var restoreDoc = &server.Doc{
-	ID: "restorePrinter", Tag: tag, Summary: "Restore a removed printer",
+	ID: "restorePrinter", Tag: Tag, Summary: "Restore a removed printer",
 	Description: "Restores a printer that was hidden when it was removed, with empty slots. It cannot be restored " +
 		"while another printer has its name (`DUPLICATE_PRINTER`). For a printer that is not hidden, the operation " +
 		"changes nothing and returns the printer.",
@@ -308,7 +311,7 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 }
 
 var maintainedDoc = &server.Doc{
-	ID: "maintainedPrinter", Tag: tag, Summary: "Record the maintenance of a printer",
+	ID: "maintainedPrinter", Tag: Tag, Summary: "Record the maintenance of a printer",
 	Description: "Sets `maintained_at` to the current time, so that `printed_hours` begins again at 0. A printer " +
 		"with the `status` `maintenance` becomes `available`. Hours of a run that is in progress count when it " +
 		"ends.",
@@ -345,7 +348,7 @@ func (l *Load) field() string {
 }
 
 var loadDoc = &server.Doc{
-	ID: "loadPrinterSlot", Tag: tag, Summary: "Load a spool into a slot, or unload the slot",
+	ID: "loadPrinterSlot", Tag: Tag, Summary: "Load a spool into a slot, or unload the slot",
 	Description: "Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in at most one " +
 		"slot: it is unloaded from its previous slot, and the spool that was in the new slot is unloaded.\n\n" +
 		"The `location` of a loaded spool is the name of the printer. When the spool is unloaded, its previous location " +
@@ -390,6 +393,6 @@ var Export = transfer.Export[Printer]("printers", 500, transfer.ListPage(Printer
 	`select `+printerColumns+` from `+printersTable+` where id = page.id`))
 
 var exportDoc = &server.Doc{
-	ID: "exportPrinters", Tag: tag, Summary: "Export printers",
+	ID: "exportPrinters", Tag: Tag, Summary: "Export printers",
 	Description: transfer.ExportDescription + "printer, oldest first, without the spools that are loaded.",
 }

@@ -71,7 +71,9 @@ func (d *document) response(t reflect.Type) string {
 		case f.List:
 			schema = object{{"type", "array"}, {"items", ref("schemas", d.response(f.Kind))}}
 		case nests(f):
-			schema = ref("schemas", d.response(f.Kind))
+			if schema = ref("schemas", d.response(f.Kind)); f.Part && !f.NotNull {
+				schema = object{{"anyOf", []object{schema, {{"type", "null"}}}}}
+			}
 		}
 		properties.add(f.Name, d.documented(f, schema))
 		required = append(required, f.Name)
@@ -291,7 +293,10 @@ func schemaOf(f *server.Field, nullable bool) object {
 		}
 		// The description lists the numbers of an enum. Client generators have no type for an enum of fractions: their
 		// clients lack the schema, round the numbers, or do not compile.
-		if f.Input && !f.ReadOnly {
+		if f.Sequence {
+			o.add("minimum", 1)
+			o.add("maximum", value.MaxSequence)
+		} else if f.Input && !f.ReadOnly {
 			if f.Exclusive {
 				o.add("minimum", f.Minimum+least) // the next number, because the service rounds
 			} else {

@@ -364,6 +364,22 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		}
 		return path
 	}
+	if printers, ok := strings.CutSuffix(pattern, "/{id}/connection"); ok { // of a printer that has one
+		path := f.path(t, printers+"/{id}") + "/connection"
+		if f.admin.Get(t, path).Status == 404 {
+			f.admin.Do(t, "PUT", path, testkit.JSON{"kind": "moonraker", "address": "voron.test.example"}).Want(200)
+		}
+		return path
+	}
+	if pattern == "/api/v1/printers/{id}/answer" { // of a printer with an open question
+		if id := f.ids[pattern]; id == "" || f.admin.Get(t, "/api/v1/printer-states?question=true&id="+id).Text("total") == "0" {
+			f.ids[pattern] = f.create(t, "/api/v1/printers", "/api/v1/printers")
+			f.admin.Post(t, "/api/v1/production-runs", testkit.JSON{"printer_id": f.ids[pattern], "status": "in_progress"}).
+				Want(201)
+			f.printerState(t, f.ids[pattern], testkit.JSON{"id": "0000BF-1705309200"})
+		}
+		return strings.Replace(pattern, "{id}", f.ids[pattern], 1)
+	}
 	if changesEnd(pattern) { // of a run that has ended
 		collection, operation, _ := strings.Cut(pattern, "/{id}")
 		return f.endedRun(t, collection) + operation
@@ -479,6 +495,14 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 			testkit.JSON{"ignore": true}).Want(200)
 		return f.admin.Get(t, pattern+"?limit=1").Want(200).Text("items.0.id")
 	}
+	if pattern == "/api/v1/printers/names" || strings.HasPrefix(pattern, "/api/v1/printer-states") {
+		printer := f.create(t, "/api/v1/printers", "/api/v1/printers")
+		f.printerState(t, printer, nil)
+		if strings.HasSuffix(pattern, "/changes") {
+			return f.admin.Get(t, pattern+"?limit=1").Want(200).Text("items.0.id")
+		}
+		return printer
+	}
 	if pattern == "/api/v1/imports" { // an import of a list creates one
 		return f.admin.With("Content-Type", "text/csv").Post(t, "/api/v1/vendors/import", "name\n"+value.NewID()+"\n").
 			Want(200).Text("import_id")
@@ -498,6 +522,13 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 		}
 	}
 	return f.admin.Post(t, path, body).Want(201).ID()
+}
+
+// printerState sends the first state of a printer.
+func (f *fixture) printerState(t *testing.T, printer string, job testkit.JSON) {
+	t.Helper()
+	f.admin.Post(t, "/api/v1/printer-states", testkit.JSON{"states": []testkit.JSON{{"printer_id": printer,
+		"sequence": 1, "state": "printing", "job": job}}}).Want(200)
 }
 
 // newSession returns the id of a new session of the client's user.

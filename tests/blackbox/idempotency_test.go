@@ -575,6 +575,22 @@ other = POST /printers {"name": @text}
 > POST /printers/$p/restore: 409 DUPLICATE_PRINTER
 DELETE /printers/$other
 
+p = POST /printers {"name": @text}
+> POST /printers/$p/answer {"job": "1", "answer": "none"}: 409 NO_QUESTION
+POST /production-runs {"printer_id": "$p", "status": "in_progress"}
+POST /printer-states {"states": [{"printer_id": "$p", "sequence": 1, "state": "printing", "job": {"id": "1"}}]}
+
+p = POST /printers {"name": @text}
+POST /production-runs {"printer_id": "$p", "status": "in_progress"}
+POST /printer-states {"states": [{"printer_id": "$p", "sequence": 1, "state": "printing", "job": {"id": "1"}}]}
+> POST /printers/$p/answer {"job": "1", "answer": "run", "run_id": "$p"}: 400 UNKNOWN_REFERENCE
+
+p = POST /printers {"name": @text}
+r = POST /production-runs {"printer_id": "$p", "status": "in_progress"}
+POST /printer-states {"states": [{"printer_id": "$p", "sequence": 1, "state": "printing", "job": {"id": "1"}}]}
+> POST /printers/$p/answer {"job": "1", "answer": "new_run"}: 409 PRINTER_BUSY
+PATCH /production-runs/$r {"status": "pending"}
+
 > POST /plan {"items": [{"sku": "none"}]}: 400 UNKNOWN_REFERENCE
 
 p = POST /products @product

@@ -35,8 +35,11 @@ func TestKeyRoles(t *testing.T) {
 	if rejecting < 15 || rejecting == len(w.operations) {
 		t.Errorf("%d of %d operations reject keys", rejecting, len(w.operations))
 	}
-	levels := map[string]server.Access{"viewer": server.Read, "operator": server.Write, "printer": server.Public}
-	rejects := func(op *operation, role string) bool { return op.UsersOnly || op.Access > levels[role] }
+	levels := map[string]server.Access{"viewer": server.Read, "operator": server.Write, "printer": server.Public,
+		"watcher": server.Public}
+	rejects := func(op *operation, role string) bool {
+		return op.UsersOnly || op.Access > levels[role] && !(role == "watcher" && op.Watchers)
+	}
 	f := w.newFullFixture(t).prepareBodies(t)
 	keys := map[string]*testkit.Client{}
 	for role := range levels {
@@ -55,7 +58,7 @@ func TestKeyRoles(t *testing.T) {
 	w.forEach(t, accepts, func(t *testing.T, op *operation) {
 		t.Parallel()
 		f, path, body := w.newRequest(t, op)
-		for _, role := range []string{"viewer", "operator"} {
+		for _, role := range []string{"viewer", "operator", "watcher"} {
 			if rejects(op, role) {
 				continue
 			}

@@ -22,6 +22,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders/shops"
+	"spoolwright/production/printers"
 	"spoolwright/server"
 	"spoolwright/server/mail"
 	"spoolwright/server/openapi"
@@ -69,8 +70,8 @@ var noMail = func() *mail.Sender {
 
 // Features are functions that return the routes of the whole API, except accounts. No dispatcher of webhooks runs.
 var Features = append(slices.Clip(app.Features), func(d *db.DB) []server.Route {
-	return append(webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}, Mail: noMail}).Routes(),
-		shops.New(d, []string{Secret}, time.Now).Routes()...)
+	return slices.Concat(webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}, Mail: noMail}).Routes(),
+		shops.New(d, []string{Secret}, time.Now).Routes(), printers.NewConnections(d, []string{Secret}).Routes())
 })
 
 // Routes returns the routes of the whole API.

@@ -21,7 +21,9 @@ SortOrder = Literal["asc", "desc"]
 
 LinkEmailState = Literal["waiting", "sent", "refused"]
 
-KeyRole = Literal["viewer", "operator", "printer"]
+KeyRole = Literal["viewer", "operator", "printer", "watcher"]
+
+ConfirmRule = Literal["doubts", "all"]
 
 FactorRule = Literal["optional", "admins", "all"]
 
@@ -69,11 +71,21 @@ CostPart = Literal["filament", "waste", "machine", "energy", "labour", "stock", 
 
 RunWarningCode = Literal["INVENTORY_NOT_UPDATED", "FILAMENT_SHORTFALL", "SPOOL_ARCHIVED", "WEIGHED_SINCE", "WEIGHED_DURING_RUN", "COUNTED_SINCE", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REMOVED", "BILL_OF_MATERIALS_CHANGED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "SPOOL_CHANGED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
 
+UsageSource = Literal["reports", "grams", "length", "estimate"]
+
 EndWarningCode = Literal["FILAMENT_SHORTFALL", "SPOOL_REMOVED", "SPOOL_ARCHIVED", "USE_OUTSIDE_RUN", "WEIGHED_SINCE", "WEIGHED_DURING_RUN", "LONG_PRINT_TIME", "COUNTED_SINCE"]
 
 RunAction = Literal["completed", "failed", "cancelled", "corrected", "reopened", "exchanged"]
 
 StepCode = Literal["RUN_ENDED", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REMOVED", "BILL_OF_MATERIALS_CHANGED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "SPOOL_CHANGED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
+
+PrinterCondition = Literal["idle", "printing", "paused", "attention", "offline", "unknown"]
+
+JobOutcome = Literal["completed", "cancelled", "failed", "unknown"]
+
+StateOutcome = Literal["accepted", "duplicate", "refused"]
+
+JobAnswer = Literal["run", "new_run", "none"]
 
 UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
 
@@ -93,7 +105,7 @@ PiecesGroup = Literal["variant", "product"]
 
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
-Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "data.import_undone", "spool.refilled", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
+Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "printer_connection.created", "printer_connection.changed", "printer_connection.rotated", "printer_connection.removed", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "data.import_undone", "spool.refilled", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
 
 ActorKind = Literal["user", "api_key", "command_line", "service", "unknown"]
 
@@ -104,6 +116,8 @@ Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "or
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
 ShopKind = Literal["shopify", "woocommerce", "generic"]
+
+ConnectionKind = Literal["moonraker", "octoprint", "prusalink", "bambu"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +351,7 @@ class AccessKey:
     """The key's id. The usage ledger has it as api_key_id."""
     name: str
     """What the key is for."""
-    role: Literal["viewer", "operator", "printer"]
+    role: Literal["viewer", "operator", "printer", "watcher"]
     """viewer reads, operator also writes, printer only reports what a printer uses."""
     printer_id: str | None
     """The printer whose reports the key sends; only for the role printer."""
@@ -414,7 +428,7 @@ class AccessKeySecret:
     """The key's id. The usage ledger has it as api_key_id."""
     name: str
     """What the key is for."""
-    role: Literal["viewer", "operator", "printer"]
+    role: Literal["viewer", "operator", "printer", "watcher"]
     """viewer reads, operator also writes, printer only reports what a printer uses."""
     printer_id: str | None
     """The printer whose reports the key sends; only for the role printer."""
@@ -547,6 +561,10 @@ class Settings:
     """The values of other currencies in the currency of the farm; a request replaces the list."""
     assemble_on_delivery: bool
     """Whether the delivery of an order assembles missing kits, as far as there are parts; true by default."""
+    confirm_runs: ConfirmRule
+    """Which runs wait for a person after a watched printer has ended them: doubts, such as failures, missed ends and
+    implausible grams, or all; doubts by default.
+    """
     second_factor: FactorRule
     """Who must have a second factor: nobody (optional), admins, or all users."""
     farm_url: str | None
@@ -574,6 +592,7 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         prices_include_tax=get("prices_include_tax"),
         exchange_rates=_core.each(_ExchangeRate, get("exchange_rates")),
         assemble_on_delivery=get("assemble_on_delivery"),
+        confirm_runs=get("confirm_runs"),
         second_factor=get("second_factor"),
         farm_url=get("farm_url"),
         updated_at=_core.timestamp(get("updated_at")),
@@ -2200,6 +2219,59 @@ def _PrinterList(d: Any, etag: str | None = None) -> PrinterList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterName:
+    """The type `PrinterName` of the API."""
+
+    id: str
+    """The printer's id."""
+    number: int
+    """Number of the printer in the tenant."""
+    name: str
+    """Name of the printer."""
+    created_at: _dt.datetime
+    """Time of creation."""
+
+
+def _PrinterName(d: Any, etag: str | None = None) -> PrinterName:
+    get = d.get
+    return PrinterName(
+        id=get("id"),
+        number=get("number"),
+        name=get("name"),
+        created_at=_core.timestamp(get("created_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterNameList:
+    """The type `PrinterNameList` of the API."""
+
+    items: tuple[PrinterName, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _PrinterNameList(d: Any, etag: str | None = None) -> PrinterNameList:
+    get = d.get
+    return PrinterNameList(
+        items=_core.each(_PrinterName, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProductListItem:
     """The type `ProductListItem` of the API."""
 
@@ -2247,10 +2319,6 @@ class ProductListItem:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
-    variant_of: str | None
-    """The product that the variant follows; null for other products."""
-    variant_count: int
-    """Number of its variants."""
     plate_of: str | None
     """The product that the plate belongs to; null for other products."""
     plate: int | None
@@ -2290,8 +2358,6 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
-        variant_of=get("variant_of"),
-        variant_count=get("variant_count"),
         plate_of=get("plate_of"),
         plate=get("plate"),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -2488,35 +2554,6 @@ def _ProductPlate(d: Any, etag: str | None = None) -> ProductPlate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VariantMaterial:
-    """The type `VariantMaterial` of the API."""
-
-    replaces_material_type: MaterialType | None
-    """Type of the materials that it replaces; null: all types or, with a filament, the type of the filament."""
-    replaces_color: str | None
-    """Color of the materials that it replaces; null: all colors."""
-    color: str
-    """The color of the variant; that of the filament, if there is one."""
-    filament_id: str | None
-    """The filament of the variant; the material has its type, name, color and diameter. Null: any filament of the
-    color.
-    """
-    brand: str | None
-    """Vendor of the filament, if it has one."""
-
-
-def _VariantMaterial(d: Any, etag: str | None = None) -> VariantMaterial:
-    get = d.get
-    return VariantMaterial(
-        replaces_material_type=get("replaces_material_type"),
-        replaces_color=get("replaces_color"),
-        color=get("color"),
-        filament_id=get("filament_id"),
-        brand=get("brand"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """The type `Product` of the API."""
 
@@ -2594,10 +2631,6 @@ class Product:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
-    variant_of: str | None
-    """The product that the variant follows; null for other products."""
-    variant_materials: tuple[VariantMaterial, ...]
-    """What the variant has instead of materials of its product."""
     plate_of: str | None
     """The product that the plate belongs to; null for other products."""
     plate: int | None
@@ -2653,8 +2686,6 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
-        variant_of=get("variant_of"),
-        variant_materials=_core.each(_VariantMaterial, get("variant_materials")),
         plate_of=get("plate_of"),
         plate=get("plate"),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -3046,51 +3077,6 @@ def _ComponentTree(d: Any, etag: str | None = None) -> ComponentTree:
         total_cost=_core.number(get("total_cost")),
         entries=_core.each(_ComponentTreeEntry, get("entries")),
         entries_complete=get("entries_complete"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedVariant:
-    """The type `AddedVariant` of the API."""
-
-    id: str
-    """The id of the variant, which is a product."""
-    number: int
-    """Number of the variant in the farm."""
-    name: str
-    """Name of the variant."""
-    sku: str | None
-    """Stock keeping unit; null without one."""
-    selling_price: Number | None
-    """Price of one piece for customers."""
-    total_cost: Number
-    """material_cost plus component_cost."""
-
-
-def _AddedVariant(d: Any, etag: str | None = None) -> AddedVariant:
-    get = d.get
-    return AddedVariant(
-        id=get("id"),
-        number=get("number"),
-        name=get("name"),
-        sku=get("sku"),
-        selling_price=_core.number(get("selling_price")),
-        total_cost=_core.number(get("total_cost")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedVariants:
-    """The type `AddedVariants` of the API."""
-
-    items: tuple[AddedVariant, ...]
-    """The added variants, in the order of the request."""
-
-
-def _AddedVariants(d: Any, etag: str | None = None) -> AddedVariants:
-    get = d.get
-    return AddedVariants(
-        items=_core.each(_AddedVariant, get("items")),
     )
 
 
@@ -3643,6 +3629,10 @@ class Run:
     the time of the last report of a printer, or else started_at and the estimated time. Null if none of these is
     known, and once `complete`, `fail` or `cancel` has ended the run.
     """
+    usage_source: UsageSource | None
+    """Where the grams come from that the job of a watched printer filled in at its end: reports of the printer, its
+    grams, its length, or the estimate; null if nobody, or a person, gave them.
+    """
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -3681,6 +3671,7 @@ def _Run(d: Any, etag: str | None = None) -> Run:
         variance_analysis=_core.optional(_Variance, get("variance_analysis")),
         warnings=_core.each(_RunWarning, get("warnings")),
         likely_completed_at=_core.timestamp(get("likely_completed_at")),
+        usage_source=get("usage_source"),
         etag=etag,
     )
 
@@ -4374,6 +4365,361 @@ def _Check(d: Any, etag: str | None = None) -> Check:
     return Check(
         ready=get("ready"),
         steps=_core.each(_CheckStep, get("steps")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateError:
+    """The type `StateError` of the API."""
+
+    code: str
+    """Code of the error."""
+    detail: str
+    """The reason, for people."""
+
+
+def _StateError(d: Any, etag: str | None = None) -> StateError:
+    get = d.get
+    return StateError(
+        code=get("code"),
+        detail=get("detail"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateResult:
+    """The type `StateResult` of the API."""
+
+    printer_id: str
+    """The printer."""
+    sequence: int
+    """The sequence of the state."""
+    outcome: StateOutcome
+    """What became of the state."""
+    run_id: str | None
+    """The run of the printer's job; null without one."""
+    error: StateError | None
+    """Why the state was refused; otherwise null."""
+
+
+def _StateResult(d: Any, etag: str | None = None) -> StateResult:
+    get = d.get
+    return StateResult(
+        printer_id=get("printer_id"),
+        sequence=get("sequence"),
+        outcome=get("outcome"),
+        run_id=get("run_id"),
+        error=_core.optional(_StateError, get("error")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateResults:
+    """The type `StateResults` of the API."""
+
+    results: tuple[StateResult, ...]
+    """The results, in the order of the states."""
+
+
+def _StateResults(d: Any, etag: str | None = None) -> StateResults:
+    get = d.get
+    return StateResults(
+        results=_core.each(_StateResult, get("results")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The type `Lease` of the API."""
+
+    watcher: str
+    """Name of the watcher."""
+    printer_ids: tuple[str, ...]
+    """The printers that it may watch for 60 seconds."""
+
+
+def _Lease(d: Any, etag: str | None = None) -> Lease:
+    get = d.get
+    return Lease(
+        watcher=get("watcher"),
+        printer_ids=_core.each(None, get("printer_ids")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilamentUse:
+    """The type `FilamentUse` of the API."""
+
+    tool: int | None
+    """Number of the tool, from 0."""
+    slot: str | None
+    """Name of the slot."""
+    millimetres: Number | None
+    """Length of the filament."""
+    grams: Number | None
+    """Grams of filament, if the printer knows them."""
+
+
+def _FilamentUse(d: Any, etag: str | None = None) -> FilamentUse:
+    get = d.get
+    return FilamentUse(
+        tool=get("tool"),
+        slot=get("slot"),
+        millimetres=_core.number(get("millimetres")),
+        grams=_core.number(get("grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterJob:
+    """The type `PrinterJob` of the API."""
+
+    id: str | None
+    """Identity of this print; two prints of one file have different ones. Required."""
+    file: str | None
+    """Name of the file, as the printer says it."""
+    plate: int | None
+    """Number of the plate that it prints."""
+    sha256: str | None
+    """SHA-256 of the file."""
+    adopted: bool | None
+    """Whether it was printing when the watcher first saw the printer; false by default."""
+    certain: bool | None
+    """Whether a person has started it now; true by default."""
+    started_at: _dt.datetime | None
+    """When it started, by the watcher's clock."""
+    elapsed_seconds: Number | None
+    """Seconds of printing."""
+    progress: Number | None
+    """How much is printed, from 0 to 1; it never becomes less."""
+    seconds_left: Number | None
+    """Seconds until the end, as the printer expects them."""
+    outcome: JobOutcome | None
+    """How it ended; null while it runs."""
+    reason: str | None
+    """The printer's reason for a failure."""
+    used: tuple[FilamentUse, ...]
+    """What it has used so far, by tool or slot."""
+
+
+def _PrinterJob(d: Any, etag: str | None = None) -> PrinterJob:
+    get = d.get
+    return PrinterJob(
+        id=get("id"),
+        file=get("file"),
+        plate=get("plate"),
+        sha256=get("sha256"),
+        adopted=get("adopted"),
+        certain=get("certain"),
+        started_at=_core.timestamp(get("started_at")),
+        elapsed_seconds=_core.number(get("elapsed_seconds")),
+        progress=_core.number(get("progress")),
+        seconds_left=_core.number(get("seconds_left")),
+        outcome=get("outcome"),
+        reason=get("reason"),
+        used=_core.each(_FilamentUse, get("used")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterSlot:
+    """The type `PrinterSlot` of the API."""
+
+    slot: str
+    """Name of the slot, as people see it."""
+    tag: str | None
+    """Identity of the spool in it."""
+    material: str | None
+    """Material that the printer names."""
+    color: str | None
+    """Its color."""
+    remaining_percent: int | None
+    """How much is left, as the printer says."""
+    empty: bool
+    """Whether nothing is loaded; false by default."""
+
+
+def _PrinterSlot(d: Any, etag: str | None = None) -> PrinterSlot:
+    get = d.get
+    return PrinterSlot(
+        slot=get("slot"),
+        tag=get("tag"),
+        material=get("material"),
+        color=get("color"),
+        remaining_percent=get("remaining_percent"),
+        empty=get("empty"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterState:
+    """The type `PrinterState` of the API."""
+
+    id: str
+    """The printer's id."""
+    printer_name: str
+    """Name of the printer."""
+    sequence: int
+    """Sequence of the stored state."""
+    state: PrinterCondition
+    """What the printer does; attention: it needs a person."""
+    message: str | None
+    """What the printer says."""
+    code: str | None
+    """The printer's code for it."""
+    printer_at: _dt.datetime | None
+    """The time by the printer's clock."""
+    observed_at: _dt.datetime | None
+    """The time by the watcher's clock."""
+    received_at: _dt.datetime
+    """When the state was stored."""
+    changed_at: _dt.datetime
+    """Since when the printer is in this state."""
+    watched: bool
+    """Whether a watcher has a lease of the printer now."""
+    run_id: str | None
+    """The run of the job; null without one."""
+    question: bool
+    """Whether a person must say which run the job is: see answerPrinterQuestion."""
+    job: PrinterJob | None
+    """The job that runs, or has just ended."""
+    slots: tuple[PrinterSlot, ...]
+    """What the printer says is loaded."""
+    created_at: _dt.datetime
+    """When the first state was sent."""
+
+
+def _PrinterState(d: Any, etag: str | None = None) -> PrinterState:
+    get = d.get
+    return PrinterState(
+        id=get("id"),
+        printer_name=get("printer_name"),
+        sequence=get("sequence"),
+        state=get("state"),
+        message=get("message"),
+        code=get("code"),
+        printer_at=_core.timestamp(get("printer_at")),
+        observed_at=_core.timestamp(get("observed_at")),
+        received_at=_core.timestamp(get("received_at")),
+        changed_at=_core.timestamp(get("changed_at")),
+        watched=get("watched"),
+        run_id=get("run_id"),
+        question=get("question"),
+        job=_core.optional(_PrinterJob, get("job")),
+        slots=_core.each(_PrinterSlot, get("slots")),
+        created_at=_core.timestamp(get("created_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterStateList:
+    """The type `PrinterStateList` of the API."""
+
+    items: tuple[PrinterState, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _PrinterStateList(d: Any, etag: str | None = None) -> PrinterStateList:
+    get = d.get
+    return PrinterStateList(
+        items=_core.each(_PrinterState, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChange:
+    """The type `StateChange` of the API."""
+
+    id: str
+    """The change's id."""
+    printer_id: str
+    """The printer."""
+    state: PrinterCondition
+    """The new state."""
+    message: str | None
+    """What the printer said."""
+    code: str | None
+    """The printer's code for it."""
+    file: str | None
+    """The file of its job."""
+    outcome: JobOutcome | None
+    """How its job ended."""
+    created_at: _dt.datetime
+    """When the state came."""
+
+
+def _StateChange(d: Any, etag: str | None = None) -> StateChange:
+    get = d.get
+    return StateChange(
+        id=get("id"),
+        printer_id=get("printer_id"),
+        state=get("state"),
+        message=get("message"),
+        code=get("code"),
+        file=get("file"),
+        outcome=get("outcome"),
+        created_at=_core.timestamp(get("created_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChangeList:
+    """The type `StateChangeList` of the API."""
+
+    items: tuple[StateChange, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _StateChangeList(d: Any, etag: str | None = None) -> StateChangeList:
+    get = d.get
+    return StateChangeList(
+        items=_core.each(_StateChange, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The type `Answered` of the API."""
+
+    printer_id: str
+    """The printer."""
+    run_id: str | None
+    """The run of the job; null if it is none."""
+
+
+def _Answered(d: Any, etag: str | None = None) -> Answered:
+    get = d.get
+    return Answered(
+        printer_id=get("printer_id"),
+        run_id=get("run_id"),
     )
 
 
@@ -7970,6 +8316,46 @@ def _ShopSecret(d: Any, etag: str | None = None) -> ShopSecret:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """The type `Connection` of the API."""
+
+    printer_id: str
+    """The printer."""
+    kind: ConnectionKind
+    """The protocol of the printer."""
+    address: str
+    """URL of the printer's software; of a bambu, its host name or IP address."""
+    has_secret: bool
+    """Whether the connection has a secret."""
+    serial: str | None
+    """Serial number of a bambu, with which its certificate is compared."""
+    fingerprint: str | None
+    """SHA-256 of the certificate of a bambu, in 64 hexadecimal digits; null until it was first seen. Absent keeps it.
+    """
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _Connection(d: Any, etag: str | None = None) -> Connection:
+    get = d.get
+    return Connection(
+        printer_id=get("printer_id"),
+        kind=get("kind"),
+        address=get("address"),
+        has_secret=get("has_secret"),
+        serial=get("serial"),
+        fingerprint=get("fingerprint"),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        etag=etag,
+    )
+
+
 class ExchangeRateCreate(TypedDict):
     """The type `ExchangeRateCreate` of the API, in request bodies."""
 
@@ -8155,38 +8541,6 @@ class ProductPlateCreate(TypedDict, total=False):
     """Height of a layer in the file."""
 
 
-class VariantMaterialCreate(TypedDict, total=False):
-    """The type `VariantMaterialCreate` of the API, in request bodies."""
-
-    replaces_material_type: MaterialType | None
-    """Type of the materials that it replaces; null: all types or, with a filament, the type of the filament."""
-    replaces_color: str | None
-    """Color of the materials that it replaces; null: all colors."""
-    color: str
-    """The color of the variant; that of the filament, if there is one."""
-    filament_id: str | None
-    """The filament of the variant; the material has its type, name, color and diameter. Null: any filament of the
-    color.
-    """
-    filament_number: int | None
-    """The number of that filament, instead of filament_id."""
-
-
-class NewVariant(TypedDict, total=False):
-    """The type `NewVariant` of the API, in request bodies."""
-
-    sku: str | None
-    """Stock keeping unit; without it, that of the product with the colors, such as DRG-001-BLUE."""
-    name: str | None
-    """The variant's own name; null: that of the product with the colors."""
-    selling_price: DecimalInput | None
-    """The variant's own price; null: that of the product."""
-    color: str | None
-    """The color of all its materials."""
-    variant_materials: Sequence[VariantMaterialCreate]
-    """What it has instead of materials of the product, in place of color."""
-
-
 class RunItemCreate(TypedDict, total=False):
     """The type `RunItemCreate` of the API, in request bodies."""
 
@@ -8318,6 +8672,96 @@ class CorrectedMaterial(TypedDict, total=False):
     """Whether the difference left the spool before the spool was weighed during the run. If so, the spool keeps its
     weight.
     """
+
+
+class SentUse(TypedDict, total=False):
+    """The type `SentUse` of the API, in request bodies."""
+
+    tool: int | None
+    """Number of the tool, from 0."""
+    slot: str | None
+    """Name of the slot."""
+    millimetres: DecimalInput | None
+    """Length of the filament."""
+    grams: DecimalInput | None
+    """Grams of filament, if the printer knows them."""
+
+
+class SentJobUpdate(TypedDict, total=False):
+    """The type `SentJobUpdate` of the API, in request bodies."""
+
+    id: str | None
+    """Identity of this print; two prints of one file have different ones. Required."""
+    file: str | None
+    """Name of the file, as the printer says it."""
+    plate: int | None
+    """Number of the plate that it prints."""
+    sha256: str | None
+    """SHA-256 of the file."""
+    adopted: bool | None
+    """Whether it was printing when the watcher first saw the printer; false by default."""
+    certain: bool | None
+    """Whether a person has started it now; true by default."""
+    started_at: _dt.datetime | None
+    """When it started, by the watcher's clock."""
+    elapsed_seconds: DecimalInput | None
+    """Seconds of printing."""
+    progress: DecimalInput | None
+    """How much is printed, from 0 to 1; it never becomes less."""
+    seconds_left: DecimalInput | None
+    """Seconds until the end, as the printer expects them."""
+    used: Sequence[SentUse]
+    """What it has used so far, by tool or slot."""
+    outcome: JobOutcome | None
+    """How it ended; null while it runs."""
+    reason: str | None
+    """The printer's reason for a failure."""
+
+
+class _SentSlotRequired(TypedDict):
+    slot: str
+    """Name of the slot, as people see it."""
+
+
+class SentSlot(_SentSlotRequired, total=False):
+    """The type `SentSlot` of the API, in request bodies."""
+
+    tag: str | None
+    """Identity of the spool in it."""
+    material: str | None
+    """Material that the printer names."""
+    color: str | None
+    """Its color."""
+    remaining_percent: int | None
+    """How much is left, as the printer says."""
+    empty: bool | None
+    """Whether nothing is loaded; false by default."""
+
+
+class _SentStateRequired(TypedDict):
+    printer_id: str
+    """The printer."""
+    sequence: int
+    """A number that grows with each state of the printer, also after a restart of the watcher."""
+    state: PrinterCondition
+    """What the printer does; attention: it needs a person."""
+
+
+class SentState(_SentStateRequired, total=False):
+    """The type `SentState` of the API, in request bodies."""
+
+    message: str | None
+    """What the printer says."""
+    code: str | None
+    """The printer's code for it."""
+    printer_at: _dt.datetime | None
+    """The time by the printer's clock, which is only shown."""
+    observed_at: _dt.datetime | None
+    """The time by the watcher's clock."""
+    job: SentJobUpdate
+    """The job that runs, or has just ended; null if the printer names none."""
+    slots: Sequence[SentSlot]
+    """What the printer says is loaded; null if it does not say."""
 
 
 class OrderItemCreate(TypedDict, total=False):
@@ -8599,6 +9043,10 @@ class NoComponentsError(ApiError):
     """The service responded ``NO_COMPONENTS`` (status 409)."""
 
 
+class NoQuestionError(ApiError):
+    """The service responded ``NO_QUESTION`` (status 409)."""
+
+
 class OrderConflictError(ApiError):
     """The service responded ``ORDER_CONFLICT`` (status 409)."""
 
@@ -8672,7 +9120,7 @@ class ProductHiddenError(ApiError):
 
 
 class ProductInUseError(ApiError):
-    """The service responded ``PRODUCT_IN_USE`` (status 400 or 409)."""
+    """The service responded ``PRODUCT_IN_USE`` (status 400)."""
 
 
 class ProductRemovedError(ApiError):
@@ -8779,14 +9227,6 @@ class ValidationError(ApiError):
     """The service responded ``VALIDATION_ERROR`` (status 422)."""
 
 
-class VariantFieldError(ApiError):
-    """The service responded ``VARIANT_FIELD`` (status 409)."""
-
-
-class VariantLimitError(ApiError):
-    """The service responded ``VARIANT_LIMIT`` (status 409)."""
-
-
 class WebhookDisabledError(ApiError):
     """The service responded ``WEBHOOK_DISABLED`` (status 409)."""
 
@@ -8838,6 +9278,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "NOT_ENOUGH_PIECES": NotEnoughPiecesError,
     "NOT_FOUND": NotFoundError,
     "NO_COMPONENTS": NoComponentsError,
+    "NO_QUESTION": NoQuestionError,
     "ORDER_CONFLICT": OrderConflictError,
     "ORDER_ITEM_IN_USE": OrderItemInUseError,
     "ORDER_LINE_ASSIGNED": OrderLineAssignedError,
@@ -8883,8 +9324,6 @@ _ERRORS: dict[str, type[ApiError]] = {
     "USER_DISABLED": UserDisabledError,
     "USER_LIMIT": UserLimitError,
     "VALIDATION_ERROR": ValidationError,
-    "VARIANT_FIELD": VariantFieldError,
-    "VARIANT_LIMIT": VariantLimitError,
     "WEBHOOK_DISABLED": WebhookDisabledError,
     "WEBHOOK_LIMIT": WebhookLimitError,
     "WEBHOOK_UNSIGNED": WebhookUnsignedError,
@@ -9418,7 +9857,7 @@ class ApiKeysResource:
         sort_order: SortOrder | None = None,
         after: str | None = None,
         name: str | None = None,
-        role: Literal["viewer", "operator", "printer"] | Sequence[Literal["viewer", "operator", "printer"]] | None = None,
+        role: Literal["viewer", "operator", "printer", "watcher"] | Sequence[Literal["viewer", "operator", "printer", "watcher"]] | None = None,
         printer_id: str | None = None,
         revoked: bool | None = None,
     ) -> AccessKeyList:
@@ -9462,7 +9901,7 @@ class ApiKeysResource:
         sort_by: Literal["id", "name", "role", "printer_id", "hint", "created_by", "created_at", "updated_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
         sort_order: SortOrder | None = None,
         name: str | None = None,
-        role: Literal["viewer", "operator", "printer"] | Sequence[Literal["viewer", "operator", "printer"]] | None = None,
+        role: Literal["viewer", "operator", "printer", "watcher"] | Sequence[Literal["viewer", "operator", "printer", "watcher"]] | None = None,
         printer_id: str | None = None,
         revoked: bool | None = None,
     ) -> Iterator[AccessKey]:
@@ -9493,7 +9932,7 @@ class ApiKeysResource:
         self,
         *,
         name: str,
-        role: Literal["viewer", "operator", "printer"],
+        role: Literal["viewer", "operator", "printer", "watcher"],
         printer_id: str | None = None,
         expires_at: _dt.datetime | None = None,
         idempotency_key: str | None = None,
@@ -9567,7 +10006,7 @@ class ApiKeysResource:
         id: str,
         *,
         name: str | Unset = UNSET,
-        role: Literal["viewer", "operator", "printer"] | Unset = UNSET,
+        role: Literal["viewer", "operator", "printer", "watcher"] | Unset = UNSET,
         printer_id: str | None | Unset = UNSET,
         expires_at: _dt.datetime | None | Unset = UNSET,
         if_match: str | None = None,
@@ -9693,6 +10132,7 @@ class SettingsResource:
         prices_include_tax: bool | Unset = UNSET,
         exchange_rates: Sequence[ExchangeRateCreate] | Unset = UNSET,
         assemble_on_delivery: bool | Unset = UNSET,
+        confirm_runs: ConfirmRule | Unset = UNSET,
         second_factor: FactorRule | Unset = UNSET,
         farm_url: str | None | Unset = UNSET,
         if_match: str | None = None,
@@ -9734,6 +10174,8 @@ class SettingsResource:
         list.
         :param assemble_on_delivery: Whether the delivery of an order assembles missing kits, as far as there are
         parts; true by default.
+        :param confirm_runs: Which runs wait for a person after a watched printer has ended them: doubts, such as
+        failures, missed ends and implausible grams, or all; doubts by default.
         :param second_factor: Who must have a second factor: nobody (optional), admins, or all users.
         :param farm_url: Address of the farm in labels, lines to copy, and links that people copy: http or https, a
         host and a port. If null, it is PUBLIC_URL.
@@ -9757,6 +10199,7 @@ class SettingsResource:
                 "prices_include_tax": prices_include_tax,
                 "exchange_rates": exchange_rates,
                 "assemble_on_delivery": assemble_on_delivery,
+                "confirm_runs": confirm_runs,
                 "second_factor": second_factor,
                 "farm_url": farm_url,
             },
@@ -10580,8 +11023,8 @@ class FilamentsResource:
 
         The spools of the filament change with it, in the same transaction: their `material_type`, `material_name`,
         `brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`,
-        also those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, or
-        of more than 5,000 variants of products, keeps these fields (`422`).
+        also those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock,
+        keeps these fields (`422`).
 
         `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name,
         it is created.
@@ -12934,14 +13377,14 @@ class ImportsResource:
         created for filaments, and gives changed fields the values that they had before. What was used or changed
         since stays, and `left` names it with the reason: a created spool with another entry in its ledger than the
         first, in a run, or edited; a created filament or vendor that spools, filaments or products name, or that
-        was changed; a created product that another product contains, that a variant follows, that an order, a run
-        or the ledger of pieces names, or that was changed; a created order with a run or a delivery, that messages
-        of a shop changed, or that was changed; and fields that have another value than the import gave them. A
-        changed filament of a spool is restored together with the fields that follow from it, or not at all, and so
-        are the items of an order. Changes of orders that were there before the first file, or that have messages
-        of a shop, stay. Definitions of custom fields stay. The usage ledger keeps the entries of the import and
-        those of the undo. Removed spools, products and orders can be restored. The same file, imported again,
-        creates again what was removed.
+        was changed; a created product that another product contains, that an order, a run or the ledger of pieces
+        names, or that was changed; a created order with a run or a delivery, that messages of a shop changed, or
+        that was changed; and fields that have another value than the import gave them. A changed filament of a
+        spool is restored together with the fields that follow from it, or not at all, and so are the items of an
+        order. Changes of orders that were there before the first file, or that have messages of a shop, stay.
+        Definitions of custom fields stay. The usage ledger keeps the entries of the import and those of the undo.
+        Removed spools, products and orders can be restored. The same file, imported again, creates again what was
+        removed.
 
         An import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most 10,000
         resources (`IMPORT_NOT_UNDOABLE`).
@@ -13192,6 +13635,67 @@ class PrintersResource:
             },
         )
 
+    def list_names(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "number", "name", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        name: str | None = None,
+    ) -> PrinterNameList:
+        """List the names of printers.
+
+        Returns the names of the printers that are not removed. It also accepts API keys of the role `watcher`,
+        which can read nothing else.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param name: Only the printer with this name: the whole name, not case-sensitive.
+        """
+        return self._client._call(
+            "GET",
+            "/printers/names",
+            _PrinterNameList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "name": name,
+            },
+        )
+
+    def iterate_names(
+        self,
+        *,
+        sort_by: Literal["id", "number", "name", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        name: str | None = None,
+    ) -> Iterator[PrinterName]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param name: Only the printer with this name: the whole name, not case-sensitive.
+        """
+        return _core.cursor_pages(self._client, "/printers/names", _PrinterNameList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "name": name,
+            },
+        )
+
     def get(
         self,
         id: str,
@@ -13380,6 +13884,132 @@ class PrintersResource:
             },
         )
 
+    def answer_question(
+        self,
+        id: str,
+        *,
+        job: str,
+        answer: JobAnswer,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Answered:
+        """Say which run a job of a printer is.
+
+        Answers the open question about a job: it is the `run` with `run_id`, an unfinished run on the printer; a
+        `new_run`; or `none`, such as a test. The run then starts, and ends if the job has ended, as with
+        `createPrinterStates`.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param job: The id of the printer's job.
+        :param answer: What the job is: an unfinished run, a new one, or none.
+        :param run_id: The run, with the answer run.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/printers/{_core.segment(id)}/answer",
+            _Answered,
+            body={
+                "job": job,
+                "answer": answer,
+                "run_id": UNSET if run_id is None else run_id,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def get_connection(
+        self,
+        id: str,
+    ) -> Connection:
+        """Get the connection of a printer.
+
+        Returns where the printer is watched. No operation returns the secret: `has_secret` says whether there is
+        one.
+
+        Requires the role `admin`.
+
+        :param id: The id of the printer, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/printers/{_core.segment(id)}/connection",
+            _Connection,
+        )
+
+    def put_connection(
+        self,
+        id: str,
+        *,
+        kind: ConnectionKind,
+        address: str,
+        secret: str | None | Unset = UNSET,
+        serial: str | None | Unset = UNSET,
+        fingerprint: str | None | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> Connection:
+        """Set the connection of a printer.
+
+        Says where and how the printer is watched. The service watches printers and never commands them: it sends
+        no file, and starts, stops and heats nothing.
+
+        `secret` is the API key of the printer's software, or the access code of a bambu. The service stores it
+        encrypted and never returns it. Without `secret`, the connection keeps its secret, and without
+        `fingerprint` its fingerprint, if neither `kind` nor `address` nor `serial` changes: a secret never goes to
+        another address than that for which an admin entered it. `null` removes them.
+
+        Requires the role `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param kind: The protocol of the printer.
+        :param address: URL of the printer's software; of a bambu, its host name or IP address.
+        :param secret: API key of the software, or the access code of a bambu. Stored encrypted, and never
+        returned. Absent keeps it.
+        :param serial: Serial number of a bambu, with which its certificate is compared.
+        :param fingerprint: SHA-256 of the certificate of a bambu, in 64 hexadecimal digits; null until it was
+        first seen. Absent keeps it.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PUT",
+            f"/printers/{_core.segment(id)}/connection",
+            _Connection,
+            body={
+                "kind": kind,
+                "address": address,
+                "secret": secret,
+                "serial": serial,
+                "fingerprint": fingerprint,
+            },
+            if_match=if_match,
+        )
+
+    def delete_connection(
+        self,
+        id: str,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Remove the connection of a printer.
+
+        Deletes the connection with its secret. The printer is no longer watched from the service.
+
+        Requires the role `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/printers/{_core.segment(id)}/connection",
+            _core.nothing,
+            if_match=if_match,
+        )
+
 
 class ProductsResource:
     """Products, their bills of materials, and their costs."""
@@ -13394,7 +14024,7 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "variant_of", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
@@ -13404,9 +14034,7 @@ class ProductsResource:
         file_name: str | None = None,
         file_sha256: str | None = None,
         plate_of: str | None = None,
-        variant_of: str | Sequence[str] | None = None,
         plates: bool | None = None,
-        variants: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -13416,8 +14044,7 @@ class ProductsResource:
         """List products.
 
         All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
-        products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`. `variants=false`
-        leaves out variants.
+        products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -13432,10 +14059,8 @@ class ProductsResource:
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param plate_of: Only the plates of this product.
-        :param variant_of: Only the variants of this product, or of several.
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
-        :param variants: Whether variants are in the list, too; true by default.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
         :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
@@ -13461,9 +14086,7 @@ class ProductsResource:
                 "file_name": file_name,
                 "file_sha256": file_sha256,
                 "plate_of": plate_of,
-                "variant_of": variant_of,
                 "plates": plates,
-                "variants": variants,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -13475,7 +14098,7 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "variant_of", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
@@ -13484,9 +14107,7 @@ class ProductsResource:
         file_name: str | None = None,
         file_sha256: str | None = None,
         plate_of: str | None = None,
-        variant_of: str | Sequence[str] | None = None,
         plates: bool | None = None,
-        variants: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -13507,10 +14128,8 @@ class ProductsResource:
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param plate_of: Only the plates of this product.
-        :param variant_of: Only the variants of this product, or of several.
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
-        :param variants: Whether variants are in the list, too; true by default.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
         :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
@@ -13530,9 +14149,7 @@ class ProductsResource:
                 "file_name": file_name,
                 "file_sha256": file_sha256,
                 "plate_of": plate_of,
-                "variant_of": variant_of,
                 "plates": plates,
-                "variants": variants,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -13544,7 +14161,7 @@ class ProductsResource:
     def create(
         self,
         *,
-        name: str | None = None,
+        name: str,
         description: str | None = None,
         sku: str | None = None,
         category: str | None = None,
@@ -13564,9 +14181,6 @@ class ProductsResource:
         layer_height_mm: DecimalInput | None = None,
         minimum_pieces: int | None = None,
         location: str | None = None,
-        variant_of: str | None = None,
-        variant_of_sku: str | None = None,
-        variant_materials: Sequence[VariantMaterialCreate] | None = None,
         idempotency_key: str | None = None,
     ) -> Product:
         """Create a product.
@@ -13580,15 +14194,6 @@ class ProductsResource:
         a component of the product; like every product, it has the print time and the filament of one piece. A
         product with plates has no print time, `pieces_per_plate` or required materials of its own.
         `docs/pieces.md` has the rules.
-
-        A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
-        picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and
-        a name or a price that it would have without its own, follows the product. An entry of `variant_materials`
-        replaces the materials of `replaces_color` and `replaces_material_type` in the product and its plates; null
-        stands for all, but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the
-        entry names another one. Of several entries for a material, the one that names a color counts. What was
-        replaced stays replaced when the product gets other colors. All else that a request changes in a variant is
-        a 409 `VARIANT_FIELD`, and so are changes of its materials, components and plates. See `docs/variants.md`.
 
         Requires the role `operator` or `admin`.
 
@@ -13613,9 +14218,6 @@ class ProductsResource:
         :param layer_height_mm: Height of a layer in the file.
         :param minimum_pieces: Pieces that should be available on the shelf; null for none.
         :param location: Where the pieces lie.
-        :param variant_of: The product that the variant follows; null for other products.
-        :param variant_of_sku: The SKU of that product, instead of variant_of.
-        :param variant_materials: What the variant has instead of materials of its product.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -13624,7 +14226,7 @@ class ProductsResource:
             "/products",
             _Product,
             body={
-                "name": UNSET if name is None else name,
+                "name": name,
                 "description": UNSET if description is None else description,
                 "sku": UNSET if sku is None else sku,
                 "category": UNSET if category is None else category,
@@ -13644,9 +14246,6 @@ class ProductsResource:
                 "layer_height_mm": UNSET if layer_height_mm is None else layer_height_mm,
                 "minimum_pieces": UNSET if minimum_pieces is None else minimum_pieces,
                 "location": UNSET if location is None else location,
-                "variant_of": UNSET if variant_of is None else variant_of,
-                "variant_of_sku": UNSET if variant_of_sku is None else variant_of_sku,
-                "variant_materials": UNSET if variant_materials is None else variant_materials,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -13662,9 +14261,7 @@ class ProductsResource:
         file_name: str | None = None,
         file_sha256: str | None = None,
         plate_of: str | None = None,
-        variant_of: str | Sequence[str] | None = None,
         plates: bool | None = None,
-        variants: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -13676,8 +14273,7 @@ class ProductsResource:
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
         `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
         (separated by commas) has a row for each material and each component of a product, with the fields of the
-        product repeated, and one row for a product that has neither. The materials and plates of variants, which
-        follow, are left out. Products are in the order of their creation.
+        product repeated, and one row for a product that has neither. Products are in the order of their creation.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param category: Only products in this category, ignoring case.
@@ -13687,10 +14283,8 @@ class ProductsResource:
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param plate_of: Only the plates of this product.
-        :param variant_of: Only the variants of this product, or of several.
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
-        :param variants: Whether variants are in the list, too; true by default.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
         :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
@@ -13712,9 +14306,7 @@ class ProductsResource:
                 "file_name": file_name,
                 "file_sha256": file_sha256,
                 "plate_of": plate_of,
-                "variant_of": variant_of,
                 "plates": plates,
-                "variants": variants,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -13757,11 +14349,6 @@ class ProductsResource:
         the material. Materials that the file does not name stay as they are, and so do components and plates:
         their columns are ignored, and a new product cannot have any. A new product is no plate, whatever its
         `plate_of` says.
-
-        A new product with `variant_of`, or `variant_of_sku`, is a variant of that product, which the file may
-        contain. A row of a variant has at most one of its `variant_materials`, and no material; a row without
-        `sku` and `name` is a variant on its own. Its other cells are empty, or have the values of the product as
-        the file makes it.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
@@ -13929,9 +14516,6 @@ class ProductsResource:
         layer_height_mm: DecimalInput | None | Unset = UNSET,
         minimum_pieces: int | None | Unset = UNSET,
         location: str | None | Unset = UNSET,
-        variant_of: str | None | Unset = UNSET,
-        variant_of_sku: str | Unset = UNSET,
-        variant_materials: Sequence[VariantMaterialCreate] | Unset = UNSET,
         if_match: str | None = None,
     ) -> Product:
         """Update a product.
@@ -13948,15 +14532,6 @@ class ProductsResource:
         A plate with the `id` of an existing plate keeps the fields that the request omits; its `materials`, if
         present, replace those of the plate. A plate without `id` is a new one. A plate that is not in the list is
         hidden and no longer belongs to the product.
-
-        A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
-        picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and
-        a name or a price that it would have without its own, follows the product. An entry of `variant_materials`
-        replaces the materials of `replaces_color` and `replaces_material_type` in the product and its plates; null
-        stands for all, but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the
-        entry names another one. Of several entries for a material, the one that names a color counts. What was
-        replaced stays replaced when the product gets other colors. All else that a request changes in a variant is
-        a 409 `VARIANT_FIELD`, and so are changes of its materials, components and plates. See `docs/variants.md`.
 
         Requires the role `operator` or `admin`.
 
@@ -13980,9 +14555,6 @@ class ProductsResource:
         :param layer_height_mm: Height of a layer in the file.
         :param minimum_pieces: Pieces that should be available on the shelf; null for none.
         :param location: Where the pieces lie.
-        :param variant_of: The product that the variant follows; null for other products.
-        :param variant_of_sku: The SKU of that product, instead of variant_of.
-        :param variant_materials: What the variant has instead of materials of its product.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -14009,9 +14581,6 @@ class ProductsResource:
                 "layer_height_mm": layer_height_mm,
                 "minimum_pieces": minimum_pieces,
                 "location": location,
-                "variant_of": variant_of,
-                "variant_of_sku": variant_of_sku,
-                "variant_materials": variant_materials,
             },
             if_match=if_match,
         )
@@ -14027,8 +14596,7 @@ class ProductsResource:
         Hides the product: lists no longer contain it, and requests with its id return 404. Orders and production
         runs keep its name. Another product can use its SKU. A component of another product cannot be removed. `GET
         /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again. The plates of
-        the product are hidden and restored with it; `removeProductComponent` removes a single plate. A product
-        with variants cannot be removed.
+        the product are hidden and restored with it; `removeProductComponent` removes a single plate.
 
         Requires the role `operator` or `admin`.
 
@@ -14073,8 +14641,7 @@ class ProductsResource:
         nothing and returns the product.
 
         A restored plate is again one of its product's plates, with the next free number if another plate has its
-        number. Its product must not be hidden (`PRODUCT_HIDDEN`). A restored variant is again as its product,
-        which must not be hidden either.
+        number. Its product must not be hidden (`PRODUCT_HIDDEN`).
 
         Requires the role `operator` or `admin`.
 
@@ -14473,45 +15040,6 @@ class ProductsResource:
             },
         )
 
-    def add_variants(
-        self,
-        id: str,
-        *,
-        variants: Sequence[NewVariant],
-        idempotency_key: str | None = None,
-    ) -> AddedVariants:
-        """Add variants to a product.
-
-        Adds the product in other colors, all of them or none. `color` stands for `variant_materials` with one
-        entry, for all materials. A variant without `sku` gets the SKU of the product with its colors, such as
-        `DRG-001-BLUE`, if the product has one.
-
-        A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
-        picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and
-        a name or a price that it would have without its own, follows the product. An entry of `variant_materials`
-        replaces the materials of `replaces_color` and `replaces_material_type` in the product and its plates; null
-        stands for all, but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the
-        entry names another one. Of several entries for a material, the one that names a color counts. What was
-        replaced stays replaced when the product gets other colors. All else that a request changes in a variant is
-        a 409 `VARIANT_FIELD`, and so are changes of its materials, components and plates. See `docs/variants.md`.
-
-        Requires the role `operator` or `admin`.
-
-        :param id: The id of the product, a UUID.
-        :param variants: The variants.
-        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
-        a key.
-        """
-        return self._client._call(
-            "POST",
-            f"/products/{_core.segment(id)}/variants",
-            _AddedVariants,
-            body={
-                "variants": variants,
-            },
-            idempotency_key=idempotency_key or _core.new_key(),
-        )
-
     def recalculate(
         self,
         id: str,
@@ -14521,8 +15049,7 @@ class ProductsResource:
         """Recalculate costs.
 
         Recomputes the costs of this product and of all products that it contains, directly or through others, from
-        the current spool prices. Then it recomputes the costs of all products that contain any of these. The same
-        is done for its variants.
+        the current spool prices. Then it recomputes the costs of all products that contain any of these.
 
         The price per gram of a material is the mean `cost_per_gram` of the spools of that material and color (as
         in `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain mean.
@@ -16363,6 +16890,226 @@ class ProductionRunsResource:
         )
 
 
+class PrinterStatesResource:
+    """The states of watched printers. A watcher sends them; runs start, pause and end with the jobs of the printers.
+    See `docs/watching.md`.
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "printer_name", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        id: str | None = None,
+        state: PrinterCondition | Sequence[PrinterCondition] | None = None,
+        question: bool | None = None,
+    ) -> PrinterStateList:
+        """List the states of printers.
+
+        Returns the last state of each watched printer. While no watcher has a lease of the printer, `watched` is
+        false, and the state may be old.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param id: Only the state of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
+        :param state: Only these states, separated by commas.
+        :param question: Only printers with, or without, an open question about their job.
+        """
+        return self._client._call(
+            "GET",
+            "/printer-states",
+            _PrinterStateList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "id": id,
+                "state": state,
+                "question": question,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "printer_name", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        id: str | None = None,
+        state: PrinterCondition | Sequence[PrinterCondition] | None = None,
+        question: bool | None = None,
+    ) -> Iterator[PrinterState]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param id: Only the state of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
+        :param state: Only these states, separated by commas.
+        :param question: Only printers with, or without, an open question about their job.
+        """
+        return _core.cursor_pages(self._client, "/printer-states", _PrinterStateList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "id": id,
+                "state": state,
+                "question": question,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        states: Sequence[SentState] | None = None,
+        idempotency_key: str | None = None,
+    ) -> StateResults:
+        """Send states of printers.
+
+        Takes up to 1,000 states of any printers of the farm. Each has its own result: `accepted`, `duplicate` if
+        its `sequence` is not greater than that of the stored state, or `refused` with an `error` if there is no
+        such printer. A state that says nothing new changes nothing: progress alone is stored at most every 30
+        seconds, when it has grown by 1 %. Also accepts API keys of the role `watcher`.
+
+        A job that prints starts the run that it is: the run in progress with this job; else the run in progress,
+        or the earliest pending run in the queue, on this printer, whose product was made from the file (by its
+        name or its SHA-256, and its plate); else a new run of the product that was made from the file, or without
+        an item. A job belongs to one run at most, and a run to one job. What is not certain is left to a person:
+        `run_id` is null, `question` of the printer's state is true, and `answerPrinterQuestion` answers. A job
+        that was already printing when the watcher first saw the printer (`adopted`), and one that nobody may have
+        started (`certain` is false), never take a pending run by themselves.
+
+        The run is `paused` and continues with its job. When the job ends, the run gets its hours and its grams,
+        and `usage_source` says where the grams come from: `reports` of the printer by Spoolman's API, which are
+        never deducted twice; else `grams` or `length` that the printer used; else the `estimate` by progress. Then
+        a `completed` or `cancelled` job completes or cancels its run. A run waits for a person
+        (`needs=confirmation`) if its job has failed, if the end was missed (`unknown`), if the grams are unknown
+        or more than twice the estimate, or always, with the setting `confirm_runs`.
+
+        Requires the role `operator` or `admin`.
+
+        :param states: The states, up to 1,000; those of one printer in their order.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/printer-states",
+            _StateResults,
+            body={
+                "states": UNSET if states is None else states,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def lease_printers(
+        self,
+        *,
+        watcher: str,
+        printer_ids: Sequence[str],
+        idempotency_key: str | None = None,
+    ) -> Lease:
+        """Take leases of printers.
+
+        Returns those of the printers that this watcher may watch for the next 60 seconds: a printer has one
+        watcher at a time. `watcher` is a name that no other watcher of the farm has. Repeat the request in time; a
+        watcher that stops loses its printers. Also accepts API keys of the role `watcher`.
+
+        Requires the role `operator` or `admin`.
+
+        :param watcher: Name of the watcher, which no other one of the farm has.
+        :param printer_ids: The printers that it can watch.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/printer-states/lease",
+            _Lease,
+            body={
+                "watcher": watcher,
+                "printer_ids": printer_ids,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def list_changes(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "printer_id", "state", "message", "code", "file", "outcome", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        printer_id: str | None = None,
+    ) -> StateChangeList:
+        """List the changes of the states of printers.
+
+        Returns when printers changed to another state, job or outcome, newest first. Changes are deleted after 30
+        days.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param printer_id: Only changes of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
+        """
+        return self._client._call(
+            "GET",
+            "/printer-states/changes",
+            _StateChangeList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "printer_id": printer_id,
+            },
+        )
+
+    def iterate_changes(
+        self,
+        *,
+        sort_by: Literal["id", "printer_id", "state", "message", "code", "file", "outcome", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        printer_id: str | None = None,
+    ) -> Iterator[StateChange]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param printer_id: Only changes of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
+        """
+        return _core.cursor_pages(self._client, "/printer-states/changes", _StateChangeList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "printer_id": printer_id,
+            },
+        )
+
+
 class QueueResource:
     """The unfinished runs by printer, in the order in which it prints them, with expected times."""
 
@@ -18045,9 +18792,9 @@ class AuditLogResource:
         """Read the audit log.
 
         Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to shops,
-        printers or custom fields, and who exported, imported, removed, restored or corrected something, newest
-        first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of
-        that time. An entry has the names of fields, but not their values.
+        printers, connections to printers or custom fields, and who exported, imported, removed, restored or
+        corrected something, newest first. Everyday work such as deductions is not in the log. `actor_name` and
+        `object_name` are the names of that time. An entry has the names of fields, but not their values.
 
         The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one
         `sign_in.more_failed` reports the others.
@@ -18795,6 +19542,10 @@ class Client(_core.BaseClient):
         """Print jobs. Completing a run deducts the filament that it used from the spools. A run can also fail or be
         cancelled, which deducts the filament that it wasted.
         """
+        self.printer_states = PrinterStatesResource(self)
+        """The states of watched printers. A watcher sends them; runs start, pause and end with the jobs of the
+        printers. See `docs/watching.md`.
+        """
         self.queue = QueueResource(self)
         """The unfinished runs by printer, in the order in which it prints them, with expected times."""
         self.orders = OrdersResource(self)
@@ -18839,8 +19590,7 @@ __all__ = [
     "Action",
     "ActorKind",
     "ActualUsageMissingError",
-    "AddedVariant",
-    "AddedVariants",
+    "Answered",
     "ApiKeyLimitError",
     "ApiKeyRevokedError",
     "ApiKeysResource",
@@ -18875,6 +19625,9 @@ __all__ = [
     "ComponentShare",
     "ComponentTree",
     "ComponentTreeEntry",
+    "ConfirmRule",
+    "Connection",
+    "ConnectionKind",
     "CorrectedMaterial",
     "CostBreakdown",
     "CostChanged",
@@ -18930,6 +19683,7 @@ __all__ = [
     "FilamentOfSpools",
     "FilamentReport",
     "FilamentReportRow",
+    "FilamentUse",
     "FilamentsResource",
     "FileCandidate",
     "FileChange",
@@ -18966,8 +19720,11 @@ __all__ = [
     "InvalidTokenError",
     "InventoryLowStockEvent",
     "ItemState",
+    "JobAnswer",
+    "JobOutcome",
     "KeyRole",
     "LastAdminError",
+    "Lease",
     "Left",
     "LinkEmailState",
     "ListedItem",
@@ -18993,8 +19750,8 @@ __all__ = [
     "MethodNotAllowedError",
     "MissingFilament",
     "MovedUsage",
-    "NewVariant",
     "NoComponentsError",
+    "NoQuestionError",
     "NotEnoughPiecesError",
     "NotFoundError",
     "OTPSetup",
@@ -19065,9 +19822,17 @@ __all__ = [
     "PrintedOrder",
     "Printer",
     "PrinterBusyError",
+    "PrinterCondition",
+    "PrinterJob",
     "PrinterList",
+    "PrinterName",
+    "PrinterNameList",
     "PrinterReport",
     "PrinterReportRow",
+    "PrinterSlot",
+    "PrinterState",
+    "PrinterStateList",
+    "PrinterStatesResource",
     "PrinterStatus",
     "PrintersResource",
     "Product",
@@ -19139,6 +19904,10 @@ __all__ = [
     "RunWarning",
     "RunWarningCode",
     "SameSpoolError",
+    "SentJobUpdate",
+    "SentSlot",
+    "SentState",
+    "SentUse",
     "Settings",
     "SettingsResource",
     "SheetColumn",
@@ -19161,6 +19930,12 @@ __all__ = [
     "SpoolUpdate",
     "SpoolsChangedError",
     "SpoolsResource",
+    "StateChange",
+    "StateChangeList",
+    "StateError",
+    "StateOutcome",
+    "StateResult",
+    "StateResults",
     "StepCode",
     "StockLevel",
     "StockLevelExistsError",
@@ -19188,6 +19963,7 @@ __all__ = [
     "UsageOfRunError",
     "UsageReport",
     "UsageReportRow",
+    "UsageSource",
     "UsageWarning",
     "UsageWarningCode",
     "User",
@@ -19200,10 +19976,6 @@ __all__ = [
     "UsersResource",
     "ValidationError",
     "Variance",
-    "VariantFieldError",
-    "VariantLimitError",
-    "VariantMaterial",
-    "VariantMaterialCreate",
     "Vendor",
     "VendorList",
     "VendorsResource",

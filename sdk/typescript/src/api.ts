@@ -23,7 +23,9 @@ export type SortOrder = "asc" | "desc";
 
 export type LinkEmailState = "waiting" | "sent" | "refused";
 
-export type KeyRole = "viewer" | "operator" | "printer";
+export type KeyRole = "viewer" | "operator" | "printer" | "watcher";
+
+export type ConfirmRule = "doubts" | "all";
 
 export type FactorRule = "optional" | "admins" | "all";
 
@@ -71,11 +73,21 @@ export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | 
 
 export type RunWarningCode = "INVENTORY_NOT_UPDATED" | "FILAMENT_SHORTFALL" | "SPOOL_ARCHIVED" | "WEIGHED_SINCE" | "WEIGHED_DURING_RUN" | "COUNTED_SINCE" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PRODUCT_REMOVED" | "BILL_OF_MATERIALS_CHANGED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "SPOOL_CHANGED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
 
+export type UsageSource = "reports" | "grams" | "length" | "estimate";
+
 export type EndWarningCode = "FILAMENT_SHORTFALL" | "SPOOL_REMOVED" | "SPOOL_ARCHIVED" | "USE_OUTSIDE_RUN" | "WEIGHED_SINCE" | "WEIGHED_DURING_RUN" | "LONG_PRINT_TIME" | "COUNTED_SINCE";
 
 export type RunAction = "completed" | "failed" | "cancelled" | "corrected" | "reopened" | "exchanged";
 
 export type StepCode = "RUN_ENDED" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PRODUCT_REMOVED" | "BILL_OF_MATERIALS_CHANGED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "SPOOL_CHANGED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
+
+export type PrinterCondition = "idle" | "printing" | "paused" | "attention" | "offline" | "unknown";
+
+export type JobOutcome = "completed" | "cancelled" | "failed" | "unknown";
+
+export type StateOutcome = "accepted" | "duplicate" | "refused";
+
+export type JobAnswer = "run" | "new_run" | "none";
 
 export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
 
@@ -95,7 +107,7 @@ export type PiecesGroup = "variant" | "product";
 
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
-export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "data.import_undone" | "spool.refilled" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
+export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "printer_connection.created" | "printer_connection.changed" | "printer_connection.rotated" | "printer_connection.removed" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "data.import_undone" | "spool.refilled" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
 
 export type ActorKind = "user" | "api_key" | "command_line" | "service" | "unknown";
 
@@ -106,6 +118,8 @@ export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.
 export type DeliveryStatus = "pending" | "delivered" | "failed";
 
 export type ShopKind = "shopify" | "woocommerce" | "generic";
+
+export type ConnectionKind = "moonraker" | "octoprint" | "prusalink" | "bambu";
 
 /** The type `User` of the API. */
 export interface User {
@@ -230,7 +244,7 @@ export interface AccessKey {
   /** What the key is for. */
   readonly name: string;
   /** viewer reads, operator also writes, printer only reports what a printer uses. */
-  readonly role: "viewer" | "operator" | "printer";
+  readonly role: "viewer" | "operator" | "printer" | "watcher";
   /** The printer whose reports the key sends; only for the role printer. */
   readonly printer_id: string | null;
   /** The start of the secret. */
@@ -272,7 +286,7 @@ export interface AccessKeySecret {
   /** What the key is for. */
   readonly name: string;
   /** viewer reads, operator also writes, printer only reports what a printer uses. */
-  readonly role: "viewer" | "operator" | "printer";
+  readonly role: "viewer" | "operator" | "printer" | "watcher";
   /** The printer whose reports the key sends; only for the role printer. */
   readonly printer_id: string | null;
   /** The start of the secret. */
@@ -356,6 +370,11 @@ export interface Settings<D = number> {
   readonly exchange_rates: readonly ExchangeRate<D>[];
   /** Whether the delivery of an order assembles missing kits, as far as there are parts; true by default. */
   readonly assemble_on_delivery: boolean;
+  /**
+   * Which runs wait for a person after a watched printer has ended them: doubts, such as failures, missed ends and
+   * implausible grams, or all; doubts by default.
+   */
+  readonly confirm_runs: ConfirmRule;
   /** Who must have a second factor: nobody (optional), admins, or all users. */
   readonly second_factor: FactorRule;
   /**
@@ -1298,6 +1317,34 @@ export interface PrinterList<D = number> {
   readonly next: string | null;
 }
 
+/** The type `PrinterName` of the API. */
+export interface PrinterName {
+  /** The printer's id. */
+  readonly id: string;
+  /** Number of the printer in the tenant. */
+  readonly number: number;
+  /** Name of the printer. */
+  readonly name: string;
+  /** Time of creation. */
+  readonly created_at: string;
+}
+
+/** The type `PrinterNameList` of the API. */
+export interface PrinterNameList {
+  /** The items of this page. */
+  readonly items: readonly PrinterName[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
 /** The type `ProductListItem` of the API. */
 export interface ProductListItem<D = number> {
   /** The product's id. */
@@ -2175,6 +2222,11 @@ export interface Run<D = number> {
    * known, and once `complete`, `fail` or `cancel` has ended the run.
    */
   readonly likely_completed_at: string | null;
+  /**
+   * Where the grams come from that the job of a watched printer filled in at its end: reports of the printer, its
+   * grams, its length, or the estimate; null if nobody, or a person, gave them.
+   */
+  readonly usage_source: UsageSource | null;
 }
 
 /** The type `RunFileMaterial` of the API. */
@@ -2562,6 +2614,196 @@ export interface Check {
   readonly ready: boolean;
   /** Steps before the start, and changes since the run was planned. */
   readonly steps: readonly CheckStep[];
+}
+
+/** The type `StateError` of the API. */
+export interface StateError {
+  /** Code of the error. */
+  readonly code: string;
+  /** The reason, for people. */
+  readonly detail: string;
+}
+
+/** The type `StateResult` of the API. */
+export interface StateResult {
+  /** The printer. */
+  readonly printer_id: string;
+  /** The sequence of the state. */
+  readonly sequence: number;
+  /** What became of the state. */
+  readonly outcome: StateOutcome;
+  /** The run of the printer's job; null without one. */
+  readonly run_id: string | null;
+  /** Why the state was refused; otherwise null. */
+  readonly error: StateError | null;
+}
+
+/** The type `StateResults` of the API. */
+export interface StateResults {
+  /** The results, in the order of the states. */
+  readonly results: readonly StateResult[];
+}
+
+/** The type `Lease` of the API. */
+export interface Lease {
+  /** Name of the watcher. */
+  readonly watcher: string;
+  /** The printers that it may watch for 60 seconds. */
+  readonly printer_ids: readonly string[];
+}
+
+/** The type `FilamentUse` of the API. */
+export interface FilamentUse<D = number> {
+  /** Number of the tool, from 0. */
+  readonly tool: number | null;
+  /** Name of the slot. */
+  readonly slot: string | null;
+  /** Length of the filament. */
+  readonly millimetres: D | null;
+  /** Grams of filament, if the printer knows them. */
+  readonly grams: D | null;
+}
+
+/** The type `PrinterJob` of the API. */
+export interface PrinterJob<D = number> {
+  /** Identity of this print; two prints of one file have different ones. Required. */
+  readonly id: string | null;
+  /** Name of the file, as the printer says it. */
+  readonly file: string | null;
+  /** Number of the plate that it prints. */
+  readonly plate: number | null;
+  /** SHA-256 of the file. */
+  readonly sha256: string | null;
+  /** Whether it was printing when the watcher first saw the printer; false by default. */
+  readonly adopted: boolean | null;
+  /** Whether a person has started it now; true by default. */
+  readonly certain: boolean | null;
+  /** When it started, by the watcher's clock. */
+  readonly started_at: string | null;
+  /** Seconds of printing. */
+  readonly elapsed_seconds: D | null;
+  /** How much is printed, from 0 to 1; it never becomes less. */
+  readonly progress: D | null;
+  /** Seconds until the end, as the printer expects them. */
+  readonly seconds_left: D | null;
+  /** How it ended; null while it runs. */
+  readonly outcome: JobOutcome | null;
+  /** The printer's reason for a failure. */
+  readonly reason: string | null;
+  /** What it has used so far, by tool or slot. */
+  readonly used: readonly FilamentUse<D>[];
+}
+
+/** The type `PrinterSlot` of the API. */
+export interface PrinterSlot {
+  /** Name of the slot, as people see it. */
+  readonly slot: string;
+  /** Identity of the spool in it. */
+  readonly tag: string | null;
+  /** Material that the printer names. */
+  readonly material: string | null;
+  /** Its color. */
+  readonly color: string | null;
+  /** How much is left, as the printer says. */
+  readonly remaining_percent: number | null;
+  /** Whether nothing is loaded; false by default. */
+  readonly empty: boolean;
+}
+
+/** The type `PrinterState` of the API. */
+export interface PrinterState<D = number> {
+  /** The printer's id. */
+  readonly id: string;
+  /** Name of the printer. */
+  readonly printer_name: string;
+  /** Sequence of the stored state. */
+  readonly sequence: number;
+  /** What the printer does; attention: it needs a person. */
+  readonly state: PrinterCondition;
+  /** What the printer says. */
+  readonly message: string | null;
+  /** The printer's code for it. */
+  readonly code: string | null;
+  /** The time by the printer's clock. */
+  readonly printer_at: string | null;
+  /** The time by the watcher's clock. */
+  readonly observed_at: string | null;
+  /** When the state was stored. */
+  readonly received_at: string;
+  /** Since when the printer is in this state. */
+  readonly changed_at: string;
+  /** Whether a watcher has a lease of the printer now. */
+  readonly watched: boolean;
+  /** The run of the job; null without one. */
+  readonly run_id: string | null;
+  /** Whether a person must say which run the job is: see answerPrinterQuestion. */
+  readonly question: boolean;
+  /** The job that runs, or has just ended. */
+  readonly job: PrinterJob<D> | null;
+  /** What the printer says is loaded. */
+  readonly slots: readonly PrinterSlot[];
+  /** When the first state was sent. */
+  readonly created_at: string;
+}
+
+/** The type `PrinterStateList` of the API. */
+export interface PrinterStateList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly PrinterState<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
+/** The type `StateChange` of the API. */
+export interface StateChange {
+  /** The change's id. */
+  readonly id: string;
+  /** The printer. */
+  readonly printer_id: string;
+  /** The new state. */
+  readonly state: PrinterCondition;
+  /** What the printer said. */
+  readonly message: string | null;
+  /** The printer's code for it. */
+  readonly code: string | null;
+  /** The file of its job. */
+  readonly file: string | null;
+  /** How its job ended. */
+  readonly outcome: JobOutcome | null;
+  /** When the state came. */
+  readonly created_at: string;
+}
+
+/** The type `StateChangeList` of the API. */
+export interface StateChangeList {
+  /** The items of this page. */
+  readonly items: readonly StateChange[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
+/** The type `Answered` of the API. */
+export interface Answered {
+  /** The printer. */
+  readonly printer_id: string;
+  /** The run of the job; null if it is none. */
+  readonly run_id: string | null;
 }
 
 /** The type `QueuedRun` of the API. */
@@ -4610,6 +4852,28 @@ export interface ShopSecret {
   readonly secret: string;
 }
 
+/** The type `Connection` of the API. */
+export interface Connection {
+  /** The printer. */
+  readonly printer_id: string;
+  /** The protocol of the printer. */
+  readonly kind: ConnectionKind;
+  /** URL of the printer's software; of a bambu, its host name or IP address. */
+  readonly address: string;
+  /** Whether the connection has a secret. */
+  readonly has_secret: boolean;
+  /** Serial number of a bambu, with which its certificate is compared. */
+  readonly serial: string | null;
+  /**
+   * SHA-256 of the certificate of a bambu, in 64 hexadecimal digits; null until it was first seen. Absent keeps it.
+   */
+  readonly fingerprint: string | null;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change. */
+  readonly updated_at: string;
+}
+
 /** An event that a webhook sends. Newer services send other types too: ignore them. */
 export type WebhookEvent =
   | WebhookTestEvent
@@ -4708,7 +4972,7 @@ export interface AccessKeyCreate {
   /** What the key is for. */
   name: string;
   /** viewer reads, operator also writes, printer only reports what a printer uses. */
-  role: "viewer" | "operator" | "printer";
+  role: "viewer" | "operator" | "printer" | "watcher";
   /** The printer whose reports the key sends; only for the role printer. */
   printer_id?: string | null | undefined;
   /** When the key stops working. Default: never. */
@@ -4720,7 +4984,7 @@ export interface AccessKeyUpdate {
   /** What the key is for. */
   name?: string | undefined;
   /** viewer reads, operator also writes, printer only reports what a printer uses. */
-  role?: "viewer" | "operator" | "printer" | undefined;
+  role?: "viewer" | "operator" | "printer" | "watcher" | undefined;
   /** The printer whose reports the key sends; only for the role printer. */
   printer_id?: string | null | undefined;
   /** When the key stops working. Default: never. */
@@ -4770,6 +5034,11 @@ export interface SettingsUpdate {
   exchange_rates?: readonly ExchangeRateCreate[] | undefined;
   /** Whether the delivery of an order assembles missing kits, as far as there are parts; true by default. */
   assemble_on_delivery?: boolean | undefined;
+  /**
+   * Which runs wait for a person after a watched printer has ended them: doubts, such as failures, missed ends and
+   * implausible grams, or all; doubts by default.
+   */
+  confirm_runs?: ConfirmRule | undefined;
   /** Who must have a second factor: nobody (optional), admins, or all users. */
   second_factor?: FactorRule | undefined;
   /**
@@ -5969,6 +6238,110 @@ export interface ReopenRequest {
   reason?: string | null | undefined;
 }
 
+/** The type `SentUse` of the API, in request bodies. */
+export interface SentUse {
+  /** Number of the tool, from 0. */
+  tool?: number | null | undefined;
+  /** Name of the slot. */
+  slot?: string | null | undefined;
+  /** Length of the filament. */
+  millimetres?: Decimal | null | undefined;
+  /** Grams of filament, if the printer knows them. */
+  grams?: Decimal | null | undefined;
+}
+
+/** The type `SentJobUpdate` of the API, in request bodies. */
+export interface SentJobUpdate {
+  /** Identity of this print; two prints of one file have different ones. Required. */
+  id?: string | null | undefined;
+  /** Name of the file, as the printer says it. */
+  file?: string | null | undefined;
+  /** Number of the plate that it prints. */
+  plate?: number | null | undefined;
+  /** SHA-256 of the file. */
+  sha256?: string | null | undefined;
+  /** Whether it was printing when the watcher first saw the printer; false by default. */
+  adopted?: boolean | null | undefined;
+  /** Whether a person has started it now; true by default. */
+  certain?: boolean | null | undefined;
+  /** When it started, by the watcher's clock. */
+  started_at?: string | Date | null | undefined;
+  /** Seconds of printing. */
+  elapsed_seconds?: Decimal | null | undefined;
+  /** How much is printed, from 0 to 1; it never becomes less. */
+  progress?: Decimal | null | undefined;
+  /** Seconds until the end, as the printer expects them. */
+  seconds_left?: Decimal | null | undefined;
+  /** What it has used so far, by tool or slot. */
+  used?: readonly SentUse[] | undefined;
+  /** How it ended; null while it runs. */
+  outcome?: JobOutcome | null | undefined;
+  /** The printer's reason for a failure. */
+  reason?: string | null | undefined;
+}
+
+/** The type `SentSlot` of the API, in request bodies. */
+export interface SentSlot {
+  /** Name of the slot, as people see it. */
+  slot: string;
+  /** Identity of the spool in it. */
+  tag?: string | null | undefined;
+  /** Material that the printer names. */
+  material?: string | null | undefined;
+  /** Its color. */
+  color?: string | null | undefined;
+  /** How much is left, as the printer says. */
+  remaining_percent?: number | null | undefined;
+  /** Whether nothing is loaded; false by default. */
+  empty?: boolean | null | undefined;
+}
+
+/** The type `SentState` of the API, in request bodies. */
+export interface SentState {
+  /** The printer. */
+  printer_id: string;
+  /** A number that grows with each state of the printer, also after a restart of the watcher. */
+  sequence: number;
+  /** What the printer does; attention: it needs a person. */
+  state: PrinterCondition;
+  /** What the printer says. */
+  message?: string | null | undefined;
+  /** The printer's code for it. */
+  code?: string | null | undefined;
+  /** The time by the printer's clock, which is only shown. */
+  printer_at?: string | Date | null | undefined;
+  /** The time by the watcher's clock. */
+  observed_at?: string | Date | null | undefined;
+  /** The job that runs, or has just ended; null if the printer names none. */
+  job?: SentJobUpdate | undefined;
+  /** What the printer says is loaded; null if it does not say. */
+  slots?: readonly SentSlot[] | undefined;
+}
+
+/** The type `SentStates` of the API, in request bodies. */
+export interface SentStates {
+  /** The states, up to 1,000; those of one printer in their order. */
+  states?: readonly SentState[] | undefined;
+}
+
+/** The type `LeaseRequest` of the API, in request bodies. */
+export interface LeaseRequest {
+  /** Name of the watcher, which no other one of the farm has. */
+  watcher: string;
+  /** The printers that it can watch. */
+  printer_ids: readonly string[];
+}
+
+/** The type `AnswerRequest` of the API, in request bodies. */
+export interface AnswerRequest {
+  /** The id of the printer's job. */
+  job: string;
+  /** What the job is: an unfinished run, a new one, or none. */
+  answer: JobAnswer;
+  /** The run, with the answer run. */
+  run_id?: string | null | undefined;
+}
+
 /** The type `OrderItemCreate` of the API, in request bodies. */
 export interface OrderItemCreate {
   /** The product. */
@@ -6330,6 +6703,24 @@ export interface SecretChange {
   signing_secret?: string | null | undefined;
 }
 
+/** The type `ConnectionCreate` of the API, in request bodies. */
+export interface ConnectionCreate {
+  /** The protocol of the printer. */
+  kind: ConnectionKind;
+  /** URL of the printer's software; of a bambu, its host name or IP address. */
+  address: string;
+  /**
+   * API key of the software, or the access code of a bambu. Stored encrypted, and never returned. Absent keeps it.
+   */
+  secret?: string | null | undefined;
+  /** Serial number of a bambu, with which its certificate is compared. */
+  serial?: string | null | undefined;
+  /**
+   * SHA-256 of the certificate of a bambu, in 64 hexadecimal digits; null until it was first seen. Absent keeps it.
+   */
+  fingerprint?: string | null | undefined;
+}
+
 /** Query parameters of `auth.listSessions`. */
 export interface ListSessionsQuery {
   /** Items to skip. */
@@ -6388,7 +6779,7 @@ export interface ListApiKeysQuery {
   /** Only keys with this name: the whole text, ignoring case. */
   name?: string | undefined;
   /** Only keys with one of these roles, separated by commas. */
-  role?: "viewer" | "operator" | "printer" | readonly ("viewer" | "operator" | "printer")[] | undefined;
+  role?: "viewer" | "operator" | "printer" | "watcher" | readonly ("viewer" | "operator" | "printer" | "watcher")[] | undefined;
   /** Only keys of this printer. */
   printer_id?: string | undefined;
   /** true: only revoked keys; false: only the others. */
@@ -7089,6 +7480,25 @@ export interface ExportPrintersQuery {
   hidden?: boolean | undefined;
 }
 
+/** Query parameters of `printers.listNames`. */
+export interface ListPrinterNamesQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "number" | "name" | "created_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only the printer with this name: the whole name, not case-sensitive. */
+  name?: string | undefined;
+}
+
 /** Query parameters of `products.list`. */
 export interface ListProductsQuery {
   /** Items to skip. */
@@ -7475,6 +7885,48 @@ export interface ListProductionRunHistoryQuery {
   after?: string | undefined;
   /** Only entries with one of these actions, separated by commas. */
   action?: RunAction | readonly RunAction[] | undefined;
+}
+
+/** Query parameters of `printerStates.list`. */
+export interface ListPrinterStatesQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "printer_name" | "sequence" | "state" | "message" | "code" | "printer_at" | "observed_at" | "received_at" | "changed_at" | "watched" | "run_id" | "question" | "created_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only the state of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`. */
+  id?: string | undefined;
+  /** Only these states, separated by commas. */
+  state?: PrinterCondition | readonly PrinterCondition[] | undefined;
+  /** Only printers with, or without, an open question about their job. */
+  question?: boolean | undefined;
+}
+
+/** Query parameters of `printerStates.listChanges`. */
+export interface ListPrinterStateChangesQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "printer_id" | "state" | "message" | "code" | "file" | "outcome" | "created_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only changes of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`. */
+  printer_id?: string | undefined;
 }
 
 /** Query parameters of `queue.get`. */
@@ -7926,6 +8378,9 @@ export class NotFoundError extends ApiError {}
 /** The service responded `NO_COMPONENTS` (status 409). */
 export class NoComponentsError extends ApiError {}
 
+/** The service responded `NO_QUESTION` (status 409). */
+export class NoQuestionError extends ApiError {}
+
 /** The service responded `ORDER_CONFLICT` (status 409). */
 export class OrderConflictError extends ApiError {}
 
@@ -8115,6 +8570,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   NOT_ENOUGH_PIECES: NotEnoughPiecesError,
   NOT_FOUND: NotFoundError,
   NO_COMPONENTS: NoComponentsError,
+  NO_QUESTION: NoQuestionError,
   ORDER_CONFLICT: OrderConflictError,
   ORDER_ITEM_IN_USE: OrderItemInUseError,
   ORDER_LINE_ASSIGNED: OrderLineAssignedError,
@@ -8190,6 +8646,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "deducted",
   "density_g_cm3",
   "diameter_mm",
+  "elapsed_seconds",
   "empty_spool_weight_grams",
   "energy",
   "energy_kwh_cost",
@@ -8227,6 +8684,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "material_cost",
   "material_variance_grams",
   "material_variance_percent",
+  "millimetres",
   "minimum_grams",
   "missing_grams",
   "needed_grams",
@@ -8243,6 +8701,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "previous_weight",
   "price",
   "printed_hours",
+  "progress",
   "purchase_price",
   "purge_cost",
   "purge_grams",
@@ -8256,6 +8715,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "revenue",
   "sales_tax_percent",
   "scrapped",
+  "seconds_left",
   "selling_price",
   "shortfall_grams",
   "spool_weight_after_grams",
@@ -10165,6 +10625,32 @@ export class PrintersResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * List the names of printers.
+   *
+   * Returns the names of the printers that are not removed. It also accepts API keys of the role `watcher`, which can
+   * read nothing else.
+   */
+  listNames(
+    query: ListPrinterNamesQuery = {},
+    options: RequestOptions = {},
+  ): Promise<PrinterNameList> {
+    return this.#client.call("GET", `/printers/names`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterateNames(
+    query: Omit<ListPrinterNamesQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<PrinterName, void, undefined> {
+    return cursorPages(this.#client, `/printers/names`, { ...query }, options);
+  }
+
+  /**
    * Get a printer.
    *
    * Returns the printer with its hours and the spools that are loaded, which are part of its `ETag`.
@@ -10259,6 +10745,72 @@ export class PrintersResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<Printer<Decimals[M]>> {
     return this.#client.call("PUT", `/printers/${segment(id)}/slots/${segment(number)}`, { body: input }, options);
+  }
+
+  /**
+   * Say which run a job of a printer is.
+   *
+   * Answers the open question about a job: it is the `run` with `run_id`, an unfinished run on the printer; a
+   * `new_run`; or `none`, such as a test. The run then starts, and ends if the job has ended, as with
+   * `createPrinterStates`.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  answerQuestion(
+    id: string,
+    input: AnswerRequest,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Answered> {
+    return this.#client.call("POST", `/printers/${segment(id)}/answer`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Get the connection of a printer.
+   *
+   * Returns where the printer is watched. No operation returns the secret: `has_secret` says whether there is one.
+   *
+   * Requires the role `admin`.
+   */
+  getConnection(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<Connection> {
+    return this.#client.call("GET", `/printers/${segment(id)}/connection`, {  }, options);
+  }
+
+  /**
+   * Set the connection of a printer.
+   *
+   * Says where and how the printer is watched. The service watches printers and never commands them: it sends no
+   * file, and starts, stops and heats nothing.
+   *
+   * `secret` is the API key of the printer's software, or the access code of a bambu. The service stores it encrypted
+   * and never returns it. Without `secret`, the connection keeps its secret, and without `fingerprint` its
+   * fingerprint, if neither `kind` nor `address` nor `serial` changes: a secret never goes to another address than
+   * that for which an admin entered it. `null` removes them.
+   *
+   * Requires the role `admin`.
+   */
+  putConnection(
+    id: string,
+    input: ConnectionCreate,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<Connection> {
+    return this.#client.call("PUT", `/printers/${segment(id)}/connection`, { body: input }, options);
+  }
+
+  /**
+   * Remove the connection of a printer.
+   *
+   * Deletes the connection with its secret. The printer is no longer watched from the service.
+   *
+   * Requires the role `admin`.
+   */
+  deleteConnection(
+    id: string,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/printers/${segment(id)}/connection`, {  }, options);
   }
 
 }
@@ -11632,6 +12184,118 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
 
 }
 
+/**
+ * The states of watched printers. A watcher sends them; runs start, pause and end with the jobs of the printers. See
+ * `docs/watching.md`.
+ */
+export class PrinterStatesResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List the states of printers.
+   *
+   * Returns the last state of each watched printer. While no watcher has a lease of the printer, `watched` is false,
+   * and the state may be old.
+   */
+  list(
+    query: ListPrinterStatesQuery = {},
+    options: RequestOptions = {},
+  ): Promise<PrinterStateList<Decimals[M]>> {
+    return this.#client.call("GET", `/printer-states`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListPrinterStatesQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<PrinterState<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/printer-states`, { ...query }, options);
+  }
+
+  /**
+   * Send states of printers.
+   *
+   * Takes up to 1,000 states of any printers of the farm. Each has its own result: `accepted`, `duplicate` if its
+   * `sequence` is not greater than that of the stored state, or `refused` with an `error` if there is no such
+   * printer. A state that says nothing new changes nothing: progress alone is stored at most every 30 seconds, when
+   * it has grown by 1 %. Also accepts API keys of the role `watcher`.
+   *
+   * A job that prints starts the run that it is: the run in progress with this job; else the run in progress, or the
+   * earliest pending run in the queue, on this printer, whose product was made from the file (by its name or its
+   * SHA-256, and its plate); else a new run of the product that was made from the file, or without an item. A job
+   * belongs to one run at most, and a run to one job. What is not certain is left to a person: `run_id` is null,
+   * `question` of the printer's state is true, and `answerPrinterQuestion` answers. A job that was already printing
+   * when the watcher first saw the printer (`adopted`), and one that nobody may have started (`certain` is false),
+   * never take a pending run by themselves.
+   *
+   * The run is `paused` and continues with its job. When the job ends, the run gets its hours and its grams, and
+   * `usage_source` says where the grams come from: `reports` of the printer by Spoolman's API, which are never
+   * deducted twice; else `grams` or `length` that the printer used; else the `estimate` by progress. Then a
+   * `completed` or `cancelled` job completes or cancels its run. A run waits for a person (`needs=confirmation`) if
+   * its job has failed, if the end was missed (`unknown`), if the grams are unknown or more than twice the estimate,
+   * or always, with the setting `confirm_runs`.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  create(
+    input: SentStates,
+    options: RequestOptions & Keyed = {},
+  ): Promise<StateResults> {
+    return this.#client.call("POST", `/printer-states`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Take leases of printers.
+   *
+   * Returns those of the printers that this watcher may watch for the next 60 seconds: a printer has one watcher at a
+   * time. `watcher` is a name that no other watcher of the farm has. Repeat the request in time; a watcher that stops
+   * loses its printers. Also accepts API keys of the role `watcher`.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  leasePrinters(
+    input: LeaseRequest,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Lease> {
+    return this.#client.call("POST", `/printer-states/lease`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * List the changes of the states of printers.
+   *
+   * Returns when printers changed to another state, job or outcome, newest first. Changes are deleted after 30 days.
+   */
+  listChanges(
+    query: ListPrinterStateChangesQuery = {},
+    options: RequestOptions = {},
+  ): Promise<StateChangeList> {
+    return this.#client.call("GET", `/printer-states/changes`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterateChanges(
+    query: Omit<ListPrinterStateChangesQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<StateChange, void, undefined> {
+    return cursorPages(this.#client, `/printer-states/changes`, { ...query }, options);
+  }
+
+}
+
 /** The unfinished runs by printer, in the order in which it prints them, with expected times. */
 export class QueueResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -12452,9 +13116,9 @@ export class AuditLogResource<M extends DecimalMode = "number"> {
    * Read the audit log.
    *
    * Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to shops,
-   * printers or custom fields, and who exported, imported, removed, restored or corrected something, newest first.
-   * Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that time. An
-   * entry has the names of fields, but not their values.
+   * printers, connections to printers or custom fields, and who exported, imported, removed, restored or corrected
+   * something, newest first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are
+   * the names of that time. An entry has the names of fields, but not their values.
    *
    * The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one `sign_in.more_failed`
    * reports the others.
@@ -12851,6 +13515,11 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    * cancelled, which deducts the filament that it wasted.
    */
   readonly productionRuns: ProductionRunsResource<M>;
+  /**
+   * The states of watched printers. A watcher sends them; runs start, pause and end with the jobs of the printers.
+   * See `docs/watching.md`.
+   */
+  readonly printerStates: PrinterStatesResource<M>;
   /** The unfinished runs by printer, in the order in which it prints them, with expected times. */
   readonly queue: QueueResource<M>;
   /** Orders of customers, the pieces that they still need, and whether there is filament to print them. */
@@ -12906,6 +13575,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.printers = new PrintersResource(this);
     this.products = new ProductsResource(this);
     this.productionRuns = new ProductionRunsResource(this);
+    this.printerStates = new PrinterStatesResource(this);
     this.queue = new QueueResource(this);
     this.orders = new OrdersResource(this);
     this.orderAssignments = new OrderAssignmentsResource(this);

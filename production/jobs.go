@@ -1,0 +1,660 @@
+package production
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/catalog"
+	"spoolwright/db"
+	"spoolwright/production/printers"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// turn stores a state with another condition, another job or the end of a job, and moves the run of the job. The
+// context is that of a transaction, in which turn locks the printer's state first: states of a printer wait for each
+// other.
+func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) error {
+	id := result.PrinterID
+	result.Outcome, result.Error, result.RunID = "accepted", nil, nil
+	k, err := h.lockState(ctx, id)
+	switch {
+	case errors.Is(err, server.ErrNotFound):
+		result.Outcome, result.Error = "refused", errNoPrinter
+		return nil
+	case err != nil:
+		return err
+	}
+	n := k.next(s)
+	if n.Sequence <= k.Sequence {
+		result.Outcome, result.RunID = "duplicate", k.RunID
+		return nil
+	}
+	if missed := k.running(); missed != nil && (n.Job == nil || n.Job.ID != missed.ID) && n.State != "offline" &&
+		n.State != "unknown" {
+		missed.Outcome = new(JobOutcome("unknown"))
+		if err := h.endJob(ctx, id, missed, nil); err != nil {
+			return err
+		}
+	}
+	if n.RunID, err = h.follow(ctx, k, &n, s); err != nil {
+		return err
+	}
+	result.RunID = n.RunID
+	row, err := n.row(s)
+	if err != nil {
+		return err
+	}
+	writes := []*db.Stmt{db.SQL(`
+		update printer_states s set `+setState+` from (`+newStates+`) n where s.id = n.id`,
+		db.Recordset([]map[string]any{row}))}
+	if k.turns(&n) {
+		var file, outcome any
+		if n.Job != nil && n.Job.File != nil {
+			file = *n.Job.File
+		}
+		if n.Job != nil && n.Job.Outcome != nil {
+			outcome = string(*n.Job.Outcome)
+		}
+		writes = append(writes, db.SQL(`
+			insert into printer_state_changes (id, printer_id, state, message, code, file, outcome, created_at)
+			values ($1, $2, $3, $4, $5, $6, $7, clock_timestamp())`, value.NewID(), string(id), string(n.State),
+			s.Message.Arg(), s.Code.Arg(), file, outcome))
+	}
+	return h.db.Write(ctx, writes...)
+}
+
+func idArg(id *value.UUID) any {
+	if id == nil {
+		return nil
+	}
+	return string(*id)
+}
+
+// lockState locks and returns the state of a printer. It creates the state of a printer that has none. The error is
+// ErrNotFound for a printer that does not exist.
+func (h handlers) lockState(ctx context.Context, printer value.UUID) (*known, error) {
+	read := db.SQL(`
+		select s.id, `+knownColumns+` from printer_states s join printers p on p.id = s.id and p.hidden_at is null`+
+		joinJob+` where s.id = $1`, string(printer))
+	err := h.db.Write(ctx,
+		db.SQL(`insert into printer_states (id) select p.id from printers p where p.id = $1 and p.hidden_at is null
+			on conflict (tenant_id, id) do nothing`, string(printer)),
+		db.SQL(`select s.id from printer_states s join printers p on p.id = s.id and p.hidden_at is null
+			where s.id = $1 for no key update of s`, string(printer)),
+		read)
+	if err := server.Found(read, err); err != nil {
+		return nil, err
+	}
+	var k known
+	return &k, json.Unmarshal(read.Object(), &k)
+}
+
+// printerJob is a stored job of a printer.
+type printerJob struct {
+	RunID   *value.UUID `json:"run_id"`
+	Asked   bool        `json:"asked"`
+	Details job         `json:"details"`
+	Outcome *JobOutcome `json:"outcome"`
+	Status  RunStatus   `json:"status"` // of the run
+	Open    bool        `json:"open"`   // whether the run has neither ended nor been removed
+}
+
+// findJob returns a stored job, or nil.
+func (h handlers) findJob(ctx context.Context, printer value.UUID, id string) (*printerJob, error) {
+	read := db.SQL(`
+		select j.run_id, j.asked, j.details::json as details, j.outcome, coalesce(r.status, '') as status,
+			coalesce(r.hidden_at is null and r.deducted_at is null
+				and r.status in ('pending', 'in_progress', 'paused'), false) as open
+		from printer_jobs j left join production_runs r on r.id = j.run_id
+		where j.printer_id = $1 and j.job = $2`, string(printer), id)
+	if err := h.db.Write(ctx, read); err != nil || read.Rows() == 0 {
+		return nil, err
+	}
+	j := &printerJob{}
+	return j, json.Unmarshal(read.Object(), j)
+}
+
+// follow moves the run of the job of the state n, which follows k. It returns the run, or nil.
+func (h handlers) follow(ctx context.Context, k, n *known, s *SentState) (*value.UUID, error) {
+	j := n.Job
+	switch {
+	case j == nil:
+		return nil, nil
+	case s.Job == nil:
+		return n.RunID, nil
+	}
+	prints := n.State == "printing" || n.State == "paused" || n.State == "attention"
+	stored, err := h.findJob(ctx, n.ID, j.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case stored == nil && j.Outcome == nil && !prints: // a file that waits on the printer
+		return nil, nil
+	case stored == nil && j.Outcome != nil && (k.Sequence == 0 || *j.Outcome != "completed" && orZero(j.Progress) == 0):
+		// It ended before anybody watched, or has not printed anything.
+		return nil, h.addJob(ctx, n.ID, j, nil, false)
+	case stored == nil:
+		run, asked, err := h.match(ctx, n.ID, j)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.addJob(ctx, n.ID, j, run, asked); err != nil {
+			return nil, err
+		}
+		stored = &printerJob{RunID: run, Asked: asked, Status: pending, Open: run != nil}
+		if run != nil {
+			if stored, err = h.findJob(ctx, n.ID, j.ID); err != nil {
+				return nil, err
+			}
+			stored.Outcome = nil
+		}
+	}
+	if err := h.moveRun(ctx, n.ID, stored, j, n.State, k.State); err != nil {
+		return nil, err
+	}
+	if j.Outcome != nil && stored.Outcome == nil {
+		err = h.endJob(ctx, n.ID, j, s.ObservedAt.Value)
+	}
+	return stored.RunID, err
+}
+
+// moveRun starts, pauses or continues the run of a stored job, as the printer does with the job. A run that cannot
+// start is left to a person.
+func (h handlers) moveRun(ctx context.Context, printer value.UUID, stored *printerJob, j *job,
+	now, before PrinterCondition) error {
+	if !stored.Open || stored.Outcome != nil {
+		return nil
+	}
+	run := string(*stored.RunID)
+	switch {
+	case stored.Status == pending, stored.Status == paused && now == "printing" && before != now:
+		set := db.SQL(`update production_runs set started_at = least(greatest($2::timestamptz,
+				now() - interval '60 days'), now()), updated_at = now() where id = $1 and started_at is null`, run, j.started())
+		if err := h.db.Write(ctx, lockRun(run), set); err != nil {
+			return err
+		}
+		_, err := h.startRun(ctx, run)
+		var problem *server.Error
+		if errors.As(err, &problem) && problem.Status < 500 {
+			stored.RunID, stored.Asked, stored.Open = nil, true, false
+			return h.db.Write(ctx, db.SQL(`update printer_jobs set run_id = null, asked = true
+				where printer_id = $1 and job = $2`, string(printer), j.ID))
+		}
+		if err != nil {
+			return err
+		}
+		stored.Status = inProgress
+	}
+	if stored.Status == inProgress && now == "paused" {
+		return h.db.Write(ctx, h.updateOf(run, Run{Status: value.Some(paused)}).statements...)
+	}
+	return nil
+}
+
+// started returns when the job has started, or nil.
+func (j *job) started() any {
+	switch {
+	case j.StartedAt != nil:
+		return j.StartedAt.Time
+	case j.Elapsed != nil:
+		return time.Now().Add(-time.Duration(*j.Elapsed / value.DecimalOne * 1e9))
+	}
+	return time.Now()
+}
+
+// addJob stores a job that the printer has begun or ended.
+func (h handlers) addJob(ctx context.Context, printer value.UUID, j *job, run *value.UUID, asked bool) error {
+	details, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	var outcome any // of a job without a run; endJob ends the others
+	if j.Outcome != nil && run == nil {
+		outcome = string(*j.Outcome)
+	}
+	return h.db.Write(ctx, db.SQL(`
+		insert into printer_jobs (printer_id, job, run_id, asked, details, outcome)
+		values ($1, $2, $3::uuid, $4, $5, $6)`, string(printer), j.ID, idArg(run), asked, string(details), outcome))
+}
+
+// plateOfName finds the number of the plate that slicers and printers write into the names of files.
+var plateOfName = regexp.MustCompile(`(?i)plate[ _]*([0-9]{1,4})\)?(\.[a-z0-9.]*)?$`)
+
+// plate returns the number of the plate that the job prints, or nil.
+func (j *job) plate() any {
+	if j.Plate != nil {
+		return *j.Plate
+	}
+	if j.File != nil {
+		if m := plateOfName.FindStringSubmatch(*j.File); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			return n
+		}
+	}
+	return nil
+}
+
+// candidate is a run that a job may be.
+type candidate struct {
+	ID      value.UUID `json:"id"`
+	Pending bool       `json:"pending"`
+	Named   bool       `json:"named"` // whether its product was made from the file
+	Sure    bool       `json:"sure"`  // whether the plate is that of the job, too
+}
+
+// match returns the run of a new job: a run on the printer that has no job yet, or a new one. If a person must say
+// which run it is, asked is true and the run is nil.
+func (h handlers) match(ctx context.Context, printer value.UUID, j *job) (run *value.UUID, asked bool, err error) {
+	key := catalog.FileKey("$2::text")
+	read := db.SQL(`
+		select r.id, r.status = 'pending' as pending,
+			coalesce(f.named, false) or coalesce(nullif(`+catalog.FileKey("r.notes")+`, '') = `+key+`, false) as named,
+			coalesce(f.sure, true) as sure
+		from production_runs r
+		left join lateral (
+			select true as named, bool_and(case when p.plate is not null then coalesce(p.plate = $4::int, false)
+				else not exists (select from products x where x.plate_of = p.id and x.hidden_at is null) end) as sure
+			from run_items i join products p on p.id = i.product_id
+			where i.run_id = r.id and (p.file_sha256 = $3 or nullif(p.file_key, '') = `+key+`)
+				and (p.plate is null or $4::int is null or p.plate = $4::int)
+			having count(*) > 0
+		) f on true
+		where r.printer_id = $1 and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
+			and r.deducted_at is null and not exists (select from printer_jobs j where j.run_id = r.id)
+		order by r.status = 'pending', r.queue_position, r.created_at, r.id limit 500`,
+		string(printer), j.File, j.SHA256, j.plate())
+	if err := h.db.Write(ctx, read); err != nil {
+		return nil, false, err
+	}
+	var all []candidate
+	if err := json.Unmarshal(read.Array(), &all); err != nil {
+		return nil, false, err
+	}
+	started := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.Pending })
+	waiting := slices.DeleteFunc(all, func(c candidate) bool { return !c.Pending || !c.Named })
+	switch {
+	case len(started) == 1 && started[0].Named && started[0].Sure:
+		return &started[0].ID, false, nil
+	case len(started) > 0:
+		return nil, true, nil
+	case len(waiting) > 0 && waiting[0].Sure && j.Certain && !j.Adopted:
+		return &waiting[0].ID, false, nil
+	case len(waiting) > 0:
+		return nil, true, nil
+	}
+	run, err = h.newRun(ctx, printer, j)
+	return run, false, err
+}
+
+// newRun creates a pending run of a job that was not planned: of the product that was made from the file, if there is
+// one, and with the spool of the printer, if it has one.
+func (h handlers) newRun(ctx context.Context, printer value.UUID, j *job) (*value.UUID, error) {
+	in := Run{PrinterID: value.Some(printer), Notes: value.Optional[string]{Set: true, Value: j.File}}
+	q := &RunFileQuery{ofPrint: true}
+	if n, ok := j.plate().(int); ok {
+		q.Plate = value.Some(int64(n))
+	} else {
+		q.Plate.Value = j.Plate
+	}
+	out := &RunFileResult{Quantity: 1, FileSHA256: orZero(j.SHA256)}
+	if err := h.itemOfFile(ctx, q, out, &in, j.File); err != nil {
+		return nil, err
+	}
+	var spools []string
+	var plates bool
+	err := h.db.Write(ctx,
+		db.SQL(`select array(select spool_id::text from printer_slots where printer_id = $1 limit 2)`, string(printer)).
+			Into(&spools),
+		db.SQL(`select exists (select from products where plate_of = $1::uuid and hidden_at is null)`,
+			idArg(out.ProductID)).Into(&plates))
+	if err != nil {
+		return nil, err
+	}
+	if plates { // the job prints one plate, and nobody knows which
+		in.Items = nil
+	}
+	if len(spools) == 1 {
+		in.Materials = []RunMaterial{{SpoolID: value.Some(value.UUID(spools[0]))}}
+	}
+	created, err := h.create(ctx, &server.Request[Run]{In: in})
+	if err != nil {
+		return nil, err
+	}
+	var run struct{ ID value.UUID }
+	return &run.ID, json.Unmarshal(created, &run)
+}
+
+// endingJob is the run of a job that ends.
+type endingJob struct {
+	RunID     *value.UUID   `json:"run_id"`
+	Open      bool          `json:"open"`
+	Confirm   bool          `json:"confirm"` // whether all runs wait for a person
+	Materials []jobMaterial `json:"materials"`
+	Loaded    []jobMaterial `json:"loaded"` // the spools of the printer, for a run without materials
+}
+
+// jobMaterial is a material of the run, or a loaded spool.
+type jobMaterial struct {
+	ID       value.UUID `json:"id"`
+	Slot     int64      `json:"slot"` // of the printer; 0 if the spool is in none
+	Given    bool       `json:"given"`
+	Reported bool       `json:"reported"`
+	Estimate bool       `json:"estimate"`
+}
+
+// endJob ends a job, once: its run gets hours and grams, and ends too, unless a person must confirm it.
+func (h handlers) endJob(ctx context.Context, printer value.UUID, j *job, observed *value.Timestamp) error {
+	details, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	ended := db.SQL(`
+		update printer_jobs j set outcome = $3, details = $4 where j.printer_id = $1 and j.job = $2 and j.outcome is null
+		returning j.run_id`, string(printer), j.ID, string(*j.Outcome), string(details))
+	const loaded = `(select l.slot from printer_slots l where l.printer_id = j.printer_id and l.spool_id = m.spool_id)`
+	read := db.SQL(`
+		select j.run_id, coalesce(r.hidden_at is null and r.deducted_at is null
+				and r.status in ('in_progress', 'paused'), false) as open,
+			(select t.confirm_runs = 'all' from tenants t where t.tenant_id = j.tenant_id) as confirm,
+			(select coalesce(json_agg(json_build_object('id', m.id, 'slot', coalesce(`+loaded+`, 0),
+					'given', m.actual_weight_grams is not null,
+					'reported', material_reported(m.run_id, m.spool_id, m.id) is not null,
+					'estimate', coalesce(m.estimated_weight_grams, m.total) is not null)
+					order by m.created_at, m.id), '[]')
+				from (select m.*, case when count(*) over () = 1 then r.estimated_total_filament_grams end as total
+					from run_materials m where m.run_id = j.run_id) m) as materials,
+			(select coalesce(json_agg(json_build_object('id', l.spool_id, 'slot', l.slot) order by l.slot), '[]')
+				from printer_slots l where l.printer_id = j.printer_id) as loaded
+		from printer_jobs j left join production_runs r on r.id = j.run_id
+		where j.printer_id = $1 and j.job = $2`, string(printer), j.ID)
+	if err := h.db.Write(ctx, ended, read); err != nil || ended.Rows() == 0 {
+		return err
+	}
+	var e endingJob
+	if err := json.Unmarshal(read.Object(), &e); err != nil || !e.Open {
+		return err
+	}
+	return h.endRun(ctx, string(*e.RunID), &e, j, observed)
+}
+
+// endRun fills in the end of a run by its job, and ends the run unless a person must confirm it.
+func (h handlers) endRun(ctx context.Context, run string, e *endingJob, j *job, observed *value.Timestamp) error {
+	outcome := *j.Outcome
+	rows, source := e.use(j)
+	var reason, notes, at, hours any
+	if outcome == "failed" {
+		reason, notes = string(j.failure()), j.Reason
+	}
+	if observed != nil && outcome != "unknown" {
+		at = observed.Time
+	}
+	if j.Elapsed != nil && *j.Elapsed >= 60*value.DecimalOne && outcome != "unknown" {
+		hours = j.Elapsed.String()
+	}
+	var doubt bool
+	const estimate = `coalesce(m.estimated_weight_grams,
+			case when m.materials = 1 then r.estimated_total_filament_grams end)`
+	err := h.db.Write(ctx, lockRun(run),
+		db.SQL(`insert into run_materials (id, run_id, spool_id, cost_per_gram, planned_filament)
+			select n.material, $1, s.id, s.cost_per_gram, spool_filament(s)
+			from json_to_recordset($2::json) n (material uuid, spool uuid) join spools s on s.id = n.spool`,
+			run, db.Recordset(e.added(rows))),
+		db.SQL(`
+			update run_materials m set sent_actual_grams = least(round(g.grams, 6), 1000000)
+			from (
+				select m.id, coalesce(n.grams, n.millimetres * grams_per_mm(s.diameter_mm,
+					coalesce(s.density_g_cm3, usual_density(s.material_type))), `+estimate+` * n.part) as grams
+				from json_to_recordset($2::json) n (material uuid, grams numeric, millimetres numeric, part numeric)
+				join (select m.*, count(*) over () as materials from run_materials m where m.run_id = $1) m
+					on m.id = n.material
+				join spools s on s.id = m.spool_id
+				join production_runs r on r.id = m.run_id
+			) g
+			where m.id = g.id and m.run_id = $1 and g.grams is not null`, run, db.Recordset(rows)),
+		db.SQL(`
+			update production_runs r set usage_source = $2, failure_reason = coalesce($3, r.failure_reason),
+				failure_notes = coalesce($4, r.failure_notes), updated_at = now(),
+				completed_at = coalesce(r.completed_at,
+					case when $5::timestamptz is not null then greatest(least($5, now()), r.started_at) end),
+				actual_print_time_hours = coalesce(r.actual_print_time_hours, round($6::numeric / 3600, 6))
+			where r.id = $1`, run, source, reason, notes, at, hours),
+		db.SQL(`
+			select coalesce(sum(coalesce(m.actual_weight_grams, material_reported(m.run_id, m.spool_id, m.id)))
+				> 2 * (select nullif(r.estimated_total_filament_grams, 0) from production_runs r where r.id = $1), false)
+			from run_materials m where m.run_id = $1`, run).Into(&doubt))
+	if err != nil || doubt || e.Confirm || outcome == "failed" || outcome == "unknown" {
+		return err
+	}
+	end := ending{status: completed, kind: "run", closed: errNotOpen}
+	if outcome == "cancelled" {
+		end = ending{status: cancelled, kind: "wasted", closed: errClosed}
+	}
+	var problem *server.Error
+	if _, err = h.end(ctx, run, &end); errors.As(err, &problem) && problem.Status < 500 {
+		return nil // a person adds what is missing
+	}
+	return err
+}
+
+// failure returns the reason of a failed job, as far as the printer's words have it.
+func (j *job) failure() FailureReason {
+	reason := strings.ToLower(orZero(j.Reason))
+	switch {
+	case strings.Contains(reason, "runout"), strings.Contains(reason, "run out"):
+		return "filament_runout"
+	case strings.Contains(reason, "power"):
+		return "power_failure"
+	case strings.Contains(reason, "clog"):
+		return "clog"
+	}
+	return "printer_error"
+}
+
+var slotNames = regexp.MustCompile(`^(?:([A-D])([1-4])|T([0-9]{1,2}))$`)
+
+// slot returns the number of the printer's slot from which the filament came, or 0.
+func (u use) slot() int64 {
+	if u.Slot == nil {
+		return orZero(u.Tool) + 1
+	}
+	m := slotNames.FindStringSubmatch(*u.Slot)
+	switch {
+	case m == nil:
+		return 0
+	case m[3] != "":
+		n, _ := strconv.ParseInt(m[3], 10, 64)
+		return n + 1
+	}
+	return int64(m[1][0]-'A')*4 + int64(m[2][0]-'0')
+}
+
+// use returns the use of the materials without given or reported grams, as rows with the keys material, grams,
+// millimetres and part, and where it comes from: what the job has used, if each part of it came from the slot of one
+// material, and else the part of the estimate that was printed. A run without materials gets the spools that were used.
+func (e *endingJob) use(j *job) (rows []map[string]any, source any) {
+	materials := e.Materials
+	if len(materials) == 0 {
+		for _, l := range e.Loaded {
+			used := slices.ContainsFunc(j.Used, func(u use) bool { return u.slot() == l.Slot })
+			if used || len(e.Loaded) == 1 && len(j.Used) > 0 {
+				materials = append(materials, l)
+			}
+		}
+	}
+	grams, millimetres := map[value.UUID]value.Decimal{}, map[value.UUID]value.Decimal{}
+	mapped, byGrams := len(j.Used) > 0, false
+	for i, u := range j.Used {
+		n := slices.IndexFunc(materials, func(m jobMaterial) bool { return m.Slot > 0 && m.Slot == u.slot() })
+		if len(materials) == 1 {
+			n = 0
+		} else if n < 0 && len(materials) == len(j.Used) {
+			n = i
+		}
+		switch {
+		case n < 0 || u.Grams == nil && u.Millimetres == nil:
+			mapped = false
+		case u.Grams != nil:
+			byGrams = true
+			grams[materials[n].ID] += *u.Grams
+		default:
+			millimetres[materials[n].ID] += *u.Millimetres
+		}
+	}
+	mapped = mapped && (len(grams) == 0 || len(millimetres) == 0)
+	part := value.Decimal(value.DecimalOne)
+	if *j.Outcome != "completed" {
+		part = orZero(j.Progress)
+	}
+	known := *j.Outcome != "unknown"
+	for _, m := range materials {
+		row := map[string]any{"material": m.ID, "spool": m.ID}
+		switch {
+		case m.Given:
+			continue
+		case m.Reported:
+			if source == nil {
+				source = "reports"
+			}
+			continue
+		case mapped && byGrams:
+			row["grams"], source = grams[m.ID], "grams"
+		case mapped:
+			row["millimetres"], source = millimetres[m.ID], "length"
+		case m.Estimate && known:
+			row["part"], source = part, "estimate"
+		default:
+			continue
+		}
+		rows = append(rows, row)
+	}
+	return rows, source
+}
+
+// added returns the rows of a run without materials, which become its materials, and gives them ids of their own.
+func (e *endingJob) added(rows []map[string]any) []map[string]any {
+	if len(e.Materials) > 0 {
+		return nil
+	}
+	var all []map[string]any
+	for _, row := range rows {
+		row["material"] = value.NewID()
+		all = append(all, map[string]any{"material": row["material"], "spool": row["spool"]})
+	}
+	return all
+}
+
+// JobAnswer is what a job is.
+type JobAnswer string
+
+// Enum returns all answers.
+func (JobAnswer) Enum() []string { return []string{"run", "new_run", "none"} }
+
+// AnswerRequest is the body of answerPrinterQuestion.
+type AnswerRequest struct {
+	Job    value.Optional[string]     `json:"job" rule:"required"`
+	Answer value.Optional[JobAnswer]  `json:"answer" rule:"required"`
+	RunID  value.Optional[value.UUID] `json:"run_id"`
+}
+
+// Check reports a missing run.
+func (r *AnswerRequest) Check(problems *server.Problems) {
+	if r.Answer.Or("") == "run" && r.RunID.IsNull() {
+		problems.Add("run_id", "is required with the answer run")
+	}
+}
+
+// Answered is the response to answerPrinterQuestion.
+type Answered struct {
+	PrinterID value.UUID  `json:"printer_id" rule:"notNull"`
+	RunID     *value.UUID `json:"run_id"`
+}
+
+var (
+	errNoQuestion = server.Conflict("NO_QUESTION", "No question about this job is open").On("job")
+	errNotItsRun  = server.BadRequest("UNKNOWN_REFERENCE",
+		"run_id is not the id of an unfinished run on this printer without another job").On("run_id")
+)
+
+var answerDoc = &server.Doc{
+	ID: "answerPrinterQuestion", Tag: printers.Tag.With(fields), Summary: "Say which run a job of a printer is",
+	Description: "Answers the open question about a job: it is the `run` with `run_id`, an unfinished run on the " +
+		"printer; a `new_run`; or `none`, such as a test. The run then starts, and ends if the job has ended, as with " +
+		"`createPrinterStates`.",
+	Request: `{"job":"0000BF-1705309200","answer":"none"}`,
+	Errors:  []*server.Error{errNoQuestion, errNotItsRun, errBusy},
+}
+
+func (h handlers) answer(ctx context.Context, r *server.Request[AnswerRequest]) (server.OK[Answered], error) {
+	printer, run := value.UUID(r.ID("id")), r.In.RunID.Value
+	err := h.db.Tx(ctx, func(ctx context.Context) error {
+		k, err := h.lockState(ctx, printer)
+		if err != nil {
+			return err
+		}
+		stored, err := h.findJob(ctx, printer, *r.In.Job.Value)
+		if err != nil {
+			return err
+		}
+		if stored == nil || !stored.Asked {
+			return errNoQuestion
+		}
+		j, state := &stored.Details, k.State
+		if k.Job != nil && k.Job.ID == j.ID {
+			j = k.Job
+		} else {
+			state = "idle"
+		}
+		j.Outcome = stored.Outcome
+		switch *r.In.Answer.Value {
+		case "none":
+			run = nil
+		case "new_run":
+			if run, err = h.newRun(ctx, printer, j); err != nil {
+				return err
+			}
+		default:
+			run = r.In.RunID.Value
+		}
+		attached := db.SQL(`
+			update printer_jobs j set asked = false, run_id = $3::uuid, outcome = case when $3::uuid is null then j.outcome end
+			where j.printer_id = $1 and j.job = $2 and ($3::uuid is null or exists (
+				select from production_runs r where r.id = $3::uuid and r.printer_id = $1 and r.hidden_at is null
+					and r.deducted_at is null and r.status in ('pending', 'in_progress', 'paused')
+					and not exists (select from printer_jobs o where o.run_id = r.id)))
+			returning j.run_id`, string(printer), j.ID, idArg(run))
+		lock := db.SQL(`select id from production_runs where id = $1::uuid for no key update`, idArg(run))
+		if err := h.db.Write(ctx, lock, attached); err != nil {
+			return err
+		}
+		if attached.Rows() == 0 {
+			return errNotItsRun
+		}
+		if run == nil {
+			return nil
+		}
+		if stored, err = h.findJob(ctx, printer, j.ID); err != nil {
+			return err
+		}
+		if err := h.moveRun(ctx, printer, stored, j, state, ""); err != nil {
+			return err
+		}
+		if stored.Asked {
+			return errBusy.With("The printer")
+		}
+		if j.Outcome != nil {
+			return h.endJob(ctx, printer, j, nil)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server.Encode(Answered{PrinterID: printer, RunID: run})
+}

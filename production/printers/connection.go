@@ -1,0 +1,175 @@
+package printers
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"spoolwright/auth/vault"
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// Connections has the operations on the connections of printers, whose secrets it encrypts.
+type Connections struct {
+	db    *db.DB
+	vault vault.Vault
+}
+
+// NewConnections returns Connections. The first secret encrypts the secrets of connections; all of them decrypt.
+func NewConnections(d *db.DB, secrets []string) *Connections {
+	return &Connections{d, vault.New(secrets, "spoolwright: secrets of printers")}
+}
+
+// Routes returns the operations.
+func (c *Connections) Routes() []server.Route {
+	const path = " /api/v1/printers/{id}/connection"
+	return []server.Route{
+		server.Op("GET"+path, server.Admin, server.HandleGet[Connection](c.db, readConnection),
+			getConnectionDoc).ForUsers().Versioned(lockConnection),
+		server.Op("PUT"+path, server.Admin, server.Handle(c.put), putConnectionDoc).ForUsers(),
+		server.Op("DELETE"+path, server.Admin, server.Handle(c.delete), deleteConnectionDoc).ForUsers(),
+	}
+}
+
+// ConnectionKind is the protocol of a printer.
+type ConnectionKind string
+
+// Enum returns all kinds.
+func (ConnectionKind) Enum() []string {
+	return []string{"moonraker", "octoprint", "prusalink", "bambu"}
+}
+
+// Connection says where a printer is watched.
+type Connection struct {
+	PrinterID   value.UUID                     `json:"printer_id" rule:"readOnly,notNull"`
+	Kind        value.Optional[ConnectionKind] `json:"kind" rule:"required"`
+	Address     value.Optional[string]         `json:"address" rule:"required"`
+	Secret      value.Optional[string]         `json:"secret" rule:"writeOnly"`
+	HasSecret   bool                           `json:"has_secret" rule:"readOnly,notNull"`
+	Serial      value.Optional[string]         `json:"serial" rule:"maxLength=50,trim"`
+	Fingerprint value.Optional[string]         `json:"fingerprint" rule:"maxLength=64,trim"`
+	CreatedAt   value.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt   value.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+}
+
+var (
+	hostForm        = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+	fingerprintForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// Check reports fields that do not fit the kind.
+func (c *Connection) Check(problems *server.Problems) {
+	address, bambu := c.Address.Or(""), c.Kind.Or("") == "bambu"
+	if scheme, _, ok := strings.Cut(address, "://"); ok && !bambu && (scheme == "http" || scheme == "https") {
+		if u, err := url.Parse(address); err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == "" {
+			address = u.Host
+		}
+	}
+	switch {
+	case c.Address.IsNull() || c.Kind.IsNull():
+	case !hostForm.MatchString(address) && bambu:
+		problems.Add("address", "must be a host name or an IP address, such as 192.168.1.20")
+	case !hostForm.MatchString(address):
+		problems.Add("address", "must be an address such as http://192.168.1.20:7125, without a user or a query")
+	}
+	if bambu && c.Serial.IsNull() {
+		problems.Add("serial", "is required for a bambu")
+	}
+	if !bambu && c.Serial.Or("") != "" {
+		problems.Add("serial", "is only for a bambu")
+	}
+	if !c.Fingerprint.IsNull() && !(bambu && fingerprintForm.MatchString(*c.Fingerprint.Value)) {
+		problems.Add("fingerprint", "must be the SHA-256 of the certificate of a bambu: 64 hexadecimal digits")
+	}
+}
+
+const connectionColumns = `c.id as printer_id, c.kind, c.address, c.secret is not null as has_secret, c.serial,
+	c.fingerprint, c.created_at, c.updated_at`
+
+// readConnection reads the connection of a printer that is not removed.
+func readConnection(printer string) *db.Stmt {
+	return db.SQL(`
+		select `+connectionColumns+` from printer_connections c
+		join printers p on p.id = c.id and p.hidden_at is null where c.id = $1`, printer)
+}
+
+func lockConnection(ids ...string) []*db.Stmt {
+	return []*db.Stmt{db.SQL(`select id from printer_connections where id = $1 for no key update`, ids[0])}
+}
+
+var getConnectionDoc = &server.Doc{
+	ID: "getPrinterConnection", Tag: Tag, Summary: "Get the connection of a printer",
+	Description: "Returns where the printer is watched. No operation returns the secret: `has_secret` says whether " +
+		"there is one.",
+}
+
+var putConnectionDoc = &server.Doc{
+	ID: "putPrinterConnection", Tag: Tag, Summary: "Set the connection of a printer",
+	Description: "Says where and how the printer is watched. The service watches printers and never commands them: it " +
+		"sends no file, and starts, stops and heats nothing.\n\n" +
+		"`secret` is the API key of the printer's software, or the access code of a bambu. The service stores it " +
+		"encrypted and never returns it. Without `secret`, the connection keeps its secret, and without " +
+		"`fingerprint` its fingerprint, if neither `kind` nor `address` nor `serial` changes: a secret never goes to " +
+		"another address than that for which an admin entered it. `null` removes them.",
+	Request: `{"kind":"moonraker","address":"http://192.168.1.20:7125","secret":"0123456789abcdef"}`,
+}
+
+func (c *Connections) put(ctx context.Context, r *server.Request[Connection]) (server.OK[Connection], error) {
+	id, in := r.ID("id"), &r.In
+	var secret []byte
+	if !in.Secret.IsNull() {
+		secret = c.vault.Seal(db.ActorOf(ctx).Tenant+" "+id, []byte(*in.Secret.Value))
+	}
+	locked := db.SQL(`select id from printers where id = $1 and hidden_at is null for key share`, id)
+	same := `(c.kind, c.address, c.serial) is not distinct from (excluded.kind, excluded.address, excluded.serial)`
+	written := db.SQL(`
+		insert into printer_connections as c (id, kind, address, secret, serial, fingerprint)
+		select p.id, $2, $3, $4::bytea, $5, $6 from printers p where p.id = $1 and p.hidden_at is null
+		on conflict (tenant_id, id) do update set kind = excluded.kind, address = excluded.address,
+			secret = case when $7 or not `+same+` then excluded.secret else c.secret end, serial = excluded.serial,
+			fingerprint = case when $8 or not `+same+` then excluded.fingerprint else c.fingerprint end,
+			updated_at = now()
+		returning `+connectionColumns, id, in.Kind.Arg(), in.Address.Arg(), secret, in.Serial.Arg(),
+		in.Fingerprint.Arg(), in.Secret.Set, in.Fingerprint.Set)
+	return server.One(written, c.db.Write(ctx, locked, written))
+}
+
+var deleteConnectionDoc = &server.Doc{
+	ID: "deletePrinterConnection", Tag: Tag, Summary: "Remove the connection of a printer",
+	Description: "Deletes the connection with its secret. The printer is no longer watched from the service.",
+}
+
+func (c *Connections) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	deleted := db.SQL(`
+		delete from printer_connections c using printers p
+		where c.id = $1 and p.id = c.id and p.hidden_at is null returning c.id`, r.ID("id"))
+	return nil, server.Found(deleted, c.db.Write(ctx, deleted))
+}
+
+// PrinterName is a printer in the list of names.
+type PrinterName struct {
+	ID        value.UUID      `json:"id" rule:"notNull"`
+	Number    int64           `json:"number" rule:"notNull"`
+	Name      string          `json:"name" rule:"notNull"`
+	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
+}
+
+// NameFilter selects the printers of the list of names.
+type NameFilter struct {
+	Name value.Optional[string] `query:"name"`
+}
+
+var namesDoc = &server.Doc{
+	ID: "listPrinterNames", Tag: Tag, Summary: "List the names of printers",
+	Description: "Returns the names of the printers that are not removed. It also accepts API keys of the role " +
+		"`watcher`, which can read nothing else.",
+}
+
+func (f NameFilter) list() *server.List {
+	l := server.NewList("printers", "id, number, name, created_at", "hidden_at is null", "printers")
+	l.WhereText("name_key", f.Name)
+	return l
+}

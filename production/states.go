@@ -1,0 +1,562 @@
+package production
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+var watchTag = &server.Tag{
+	Name: "printer-states", Fields: fields,
+	Description: "The states of watched printers. A watcher sends them; runs start, pause and end with the jobs of the " +
+		"printers. See `docs/watching.md`.",
+}
+
+// PrinterCondition is what a printer does.
+type PrinterCondition string
+
+// Enum returns all conditions.
+func (PrinterCondition) Enum() []string {
+	return []string{"idle", "printing", "paused", "attention", "offline", "unknown"}
+}
+
+// JobOutcome is how a job of a printer has ended.
+type JobOutcome string
+
+// Enum returns all outcomes.
+func (JobOutcome) Enum() []string { return []string{"completed", "cancelled", "failed", "unknown"} }
+
+// SentStates is the body of createPrinterStates.
+type SentStates struct {
+	States []SentState `json:"states" rule:"maxItems=1000"`
+}
+
+// SentState is a state of a printer in a request.
+type SentState struct {
+	PrinterID  value.Optional[value.UUID]       `json:"printer_id" rule:"required"`
+	Sequence   value.Optional[int64]            `json:"sequence" rule:"required,sequence"`
+	State      value.Optional[PrinterCondition] `json:"state" rule:"required"`
+	Message    value.Optional[string]           `json:"message" rule:"maxLength=500"`
+	Code       value.Optional[string]           `json:"code" rule:"maxLength=100"`
+	PrinterAt  value.Optional[value.Timestamp]  `json:"printer_at"`
+	ObservedAt value.Optional[value.Timestamp]  `json:"observed_at"`
+	Job        *SentJob                         `json:"job"`
+	Slots      []SentSlot                       `json:"slots" rule:"maxItems=64"`
+}
+
+// Check reports a job without an identity.
+func (s *SentState) Check(problems *server.Problems) {
+	if s.Job != nil && s.Job.ID.Or("") == "" {
+		problems.Add("job.id", "is required")
+	}
+}
+
+// SentJob is a job of a printer: the one that it prints, or the last one.
+type SentJob struct {
+	ID          value.Optional[string]          `json:"id"`
+	File        value.Optional[string]          `json:"file" rule:"maxLength=500"`
+	Plate       value.Optional[int64]           `json:"plate" rule:"minimum=1,maximum=1000"`
+	SHA256      value.Optional[string]          `json:"sha256" rule:"maxLength=64"`
+	Adopted     value.Optional[bool]            `json:"adopted"`
+	Certain     value.Optional[bool]            `json:"certain"`
+	StartedAt   value.Optional[value.Timestamp] `json:"started_at"`
+	Elapsed     value.Optional[value.Decimal]   `json:"elapsed_seconds" rule:"maximum=360000000"`
+	Progress    value.Optional[value.Decimal]   `json:"progress" rule:"maximum=1"`
+	SecondsLeft value.Optional[value.Decimal]   `json:"seconds_left" rule:"maximum=360000000"`
+	Used        []SentUse                       `json:"used" rule:"patched,maxItems=64"`
+	Outcome     value.Optional[JobOutcome]      `json:"outcome"`
+	Reason      value.Optional[string]          `json:"reason"`
+}
+
+// SentUse is what a job has used of one filament so far.
+type SentUse struct {
+	Tool        value.Optional[int64]         `json:"tool" rule:"maximum=1000"`
+	Slot        value.Optional[string]        `json:"slot" rule:"maxLength=20"`
+	Millimetres value.Optional[value.Decimal] `json:"millimetres" rule:"maximum=999999999"`
+	Grams       value.Optional[value.Decimal] `json:"grams" rule:"maximum=1000000"`
+}
+
+// SentSlot is what a printer says is loaded into a slot.
+type SentSlot struct {
+	Slot      value.Optional[string] `json:"slot" rule:"required,maxLength=20"`
+	Tag       value.Optional[string] `json:"tag" rule:"maxLength=100"`
+	Material  value.Optional[string] `json:"material" rule:"maxLength=100"`
+	Color     value.Optional[string] `json:"color" rule:"format=color"`
+	Remaining value.Optional[int64]  `json:"remaining_percent" rule:"maximum=100"`
+	Empty     value.Optional[bool]   `json:"empty" rule:"notNull"`
+}
+
+// StateResults is the response to createPrinterStates.
+type StateResults struct {
+	Results []StateResult `json:"results" rule:"notNull"`
+}
+
+// StateResult is the result of a sent state.
+type StateResult struct {
+	PrinterID value.UUID   `json:"printer_id" rule:"notNull"`
+	Sequence  int64        `json:"sequence" rule:"notNull"`
+	Outcome   StateOutcome `json:"outcome" rule:"notNull"`
+	RunID     *value.UUID  `json:"run_id"`
+	Error     *StateError  `json:"error"`
+}
+
+// StateOutcome says what became of a sent state.
+type StateOutcome string
+
+// Enum returns all outcomes.
+func (StateOutcome) Enum() []string { return []string{"accepted", "duplicate", "refused"} }
+
+// StateError is the reason why a state was refused.
+type StateError struct {
+	Code   string `json:"code" rule:"notNull"`
+	Detail string `json:"detail" rule:"notNull"`
+}
+
+// PrinterJob, FilamentUse and PrinterSlot are what was sent, in a response.
+type (
+	PrinterJob struct {
+		SentJob
+		Used []FilamentUse `json:"used" rule:"notNull"`
+	}
+
+	FilamentUse struct{ SentUse }
+
+	PrinterSlot struct{ SentSlot }
+)
+
+// job is a PrinterJob as it is stored and returned.
+type job struct {
+	ID          string           `json:"id"`
+	File        *string          `json:"file"`
+	Plate       *int64           `json:"plate"`
+	SHA256      *string          `json:"sha256"`
+	Adopted     bool             `json:"adopted"`
+	Certain     bool             `json:"certain"`
+	StartedAt   *value.Timestamp `json:"started_at"`
+	Elapsed     *value.Decimal   `json:"elapsed_seconds"`
+	Progress    *value.Decimal   `json:"progress"`
+	SecondsLeft *value.Decimal   `json:"seconds_left"`
+	Used        []use            `json:"used"`
+	Outcome     *JobOutcome      `json:"outcome"`
+	Reason      *string          `json:"reason"`
+}
+
+type use struct {
+	Tool        *int64         `json:"tool"`
+	Slot        *string        `json:"slot"`
+	Millimetres *value.Decimal `json:"millimetres"`
+	Grams       *value.Decimal `json:"grams"`
+}
+
+type slot struct {
+	Slot      string  `json:"slot"`
+	Tag       *string `json:"tag"`
+	Material  *string `json:"material"`
+	Color     *string `json:"color"`
+	Remaining *int64  `json:"remaining_percent"`
+	Empty     bool    `json:"empty"`
+}
+
+// stored returns the job of the state, or nil. What the state does not say about the job old stays if old is the same
+// job, and its progress and use never become less.
+func (s *SentState) stored(old *job) *job {
+	in := s.Job
+	if in == nil {
+		return nil
+	}
+	j := &job{ID: in.ID.Or(""), File: in.File.Value, Plate: in.Plate.Value, SHA256: in.SHA256.Value,
+		Adopted: in.Adopted.Or(false), Certain: in.Certain.Or(true), StartedAt: in.StartedAt.Value, Elapsed: in.Elapsed.Value,
+		Progress: in.Progress.Value, SecondsLeft: in.SecondsLeft.Value, Used: []use{}, Outcome: in.Outcome.Value,
+		Reason: in.Reason.Value}
+	for _, u := range in.Used {
+		j.Used = append(j.Used, use{u.Tool.Value, u.Slot.Value, u.Millimetres.Value, u.Grams.Value})
+	}
+	if old == nil || old.ID != j.ID {
+		return j
+	}
+	keep(&j.File, old.File)
+	keep(&j.Plate, old.Plate)
+	keep(&j.SHA256, old.SHA256)
+	keep(&j.StartedAt, old.StartedAt)
+	keep(&j.Elapsed, old.Elapsed)
+	keep(&j.Progress, old.Progress)
+	keep(&j.Outcome, old.Outcome)
+	keep(&j.Reason, old.Reason)
+	if j.Progress != nil && old.Progress != nil {
+		j.Progress = new(max(*j.Progress, *old.Progress))
+	}
+	if len(j.Used) == 0 {
+		j.Used = old.Used
+	}
+	return j
+}
+
+// keep sets a value that is unknown to its old value.
+func keep[T any](v **T, old *T) {
+	if *v == nil {
+		*v = old
+	}
+}
+
+func (s *SentState) loaded() []slot {
+	if s.Slots == nil {
+		return nil
+	}
+	all := []slot{}
+	for _, in := range s.Slots {
+		all = append(all, slot{in.Slot.Or(""), in.Tag.Value, in.Material.Value, in.Color.Value, in.Remaining.Value,
+			in.Empty.Or(false)})
+	}
+	return all
+}
+
+// known is the stored state of a printer.
+type known struct {
+	ID       value.UUID       `json:"id"`
+	Sequence int64            `json:"sequence"`
+	State    PrinterCondition `json:"state"`
+	Message  *string          `json:"message"`
+	Code     *string          `json:"code"`
+	Received *time.Time       `json:"received_at"`
+	Job      *job             `json:"job"`
+	Slots    []slot           `json:"slots"`
+	RunID    *value.UUID      `json:"run_id"` // of the job
+}
+
+// running returns the job that has not ended, or nil.
+func (k *known) running() *job {
+	if k.Job == nil || k.Job.Outcome != nil {
+		return nil
+	}
+	return k.Job
+}
+
+// next returns the state that follows k with the sent state. An idle printer without a job has none; otherwise, a
+// printer that says nothing about a job still has the last one.
+func (k *known) next(s *SentState) known {
+	n := known{ID: k.ID, Sequence: *s.Sequence.Value, State: *s.State.Value, Message: s.Message.Value, Code: s.Code.Value,
+		Received: new(time.Now()), Job: s.stored(k.Job), Slots: s.loaded(), RunID: k.RunID}
+	if n.Job == nil && n.State != "idle" {
+		n.Job = k.Job
+	}
+	if n.Slots == nil {
+		n.Slots = k.Slots
+	}
+	return n
+}
+
+// turns reports whether n is more than a progress of k: another condition, another job, or the end of the job.
+func (k *known) turns(n *known) bool {
+	before, after := k.Job, n.Job
+	return k.State != n.State || (before == nil) != (after == nil) ||
+		before != nil && (before.ID != after.ID || !reflect.DeepEqual(before.Outcome, after.Outcome))
+}
+
+// The least change of the progress and the least time for which the progress alone is written.
+const (
+	progressStep = value.DecimalOne / 100
+	progressTime = 30 * time.Second
+)
+
+// differs reports whether n has something new that is worth a write.
+func (k *known) differs(n *known) bool {
+	if !reflect.DeepEqual(k.Message, n.Message) || !reflect.DeepEqual(k.Code, n.Code) ||
+		!reflect.DeepEqual(k.Slots, n.Slots) {
+		return true
+	}
+	if n.Job == nil || k.Received == nil || n.Received.Sub(*k.Received) < progressTime {
+		return false
+	}
+	return orZero(n.Job.Progress)-orZero(k.Job.Progress) >= progressStep
+}
+
+// row returns the state as a row for json_to_recordset.
+func (k *known) row(s *SentState) (map[string]any, error) {
+	row := map[string]any{"id": k.ID, "sequence": k.Sequence, "state": k.State, "message": s.Message.Arg(),
+		"code": s.Code.Arg(), "printer_at": s.PrinterAt.Arg(), "observed_at": s.ObservedAt.Arg()}
+	if k.Job != nil {
+		text, err := json.Marshal(k.Job)
+		if err != nil {
+			return nil, err
+		}
+		row["job"], row["job_id"] = string(text), k.Job.ID
+	}
+	if k.Slots != nil {
+		text, err := json.Marshal(k.Slots)
+		if err != nil {
+			return nil, err
+		}
+		row["slots"] = string(text)
+	}
+	return row, nil
+}
+
+// knownColumns selects the fields of known, from printer_states s and printer_jobs j.
+const knownColumns = `coalesce(s.sequence, 0) as sequence, coalesce(s.state, 'unknown') as state, s.message, s.code,
+	s.received_at, s.job::json as job, s.slots::json as slots, j.run_id`
+
+const joinJob = ` left join printer_jobs j on j.printer_id = s.id and j.job = s.job_id`
+
+var sendStatesDoc = &server.Doc{
+	ID: "createPrinterStates", Tag: watchTag, Summary: "Send states of printers",
+	Description: "Takes up to 1,000 states of any printers of the farm. Each has its own result: `accepted`, `duplicate` " +
+		"if its `sequence` is not greater than that of the stored state, or `refused` with an `error` if there is no such " +
+		"printer. A state that says nothing new changes nothing: progress alone is stored at most every 30 seconds, when " +
+		"it has grown by 1 %. Also accepts API keys of the role `watcher`.\n\n" +
+		"A job that prints starts the run that it is: the run in progress with this job; else the run in progress, or the " +
+		"earliest pending run in the queue, on this printer, whose product was made from the file (by its name or its " +
+		"SHA-256, and its plate); else a new run of the product that was made from the file, or without an item. A job " +
+		"belongs to one run at most, and a run to one job. What is not certain is left to a person: `run_id` is null, " +
+		"`question` of the printer's state is true, and `answerPrinterQuestion` answers. A job that was already printing " +
+		"when the watcher first saw the printer (`adopted`), and one that nobody may have started (`certain` is false), " +
+		"never take a pending run by themselves.\n\n" +
+		"The run is `paused` and continues with its job. When the job ends, the run gets its hours and its grams, and " +
+		"`usage_source` says where the grams come from: `reports` of the printer by Spoolman's API, which are never " +
+		"deducted twice; else `grams` or `length` that the printer used; else the `estimate` by progress. Then a " +
+		"`completed` or `cancelled` job completes or cancels its run. A run waits for a person (`needs=confirmation`) if " +
+		"its job has failed, if the end was missed (`unknown`), if the grams are unknown or more than twice the estimate, " +
+		"or always, with the setting `confirm_runs`.",
+	Request: `{"states":[{"printer_id":"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71","sequence":1705312800000000,` +
+		`"state":"printing","job":{"id":"0000BF-1705309200","file":"dragon.gcode","progress":0.4,"seconds_left":5400}}]}`,
+}
+
+var errNoPrinter = &StateError{"UNKNOWN_REFERENCE", "printer_id is not the id of a printer"}
+
+func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates]) (server.OK[StateResults], error) {
+	states := r.In.States
+	results := make([]StateResult, len(states))
+	var ids []string
+	for i, s := range states {
+		results[i] = StateResult{PrinterID: *s.PrinterID.Value, Sequence: *s.Sequence.Value, Outcome: "accepted"}
+		ids = append(ids, string(results[i].PrinterID))
+	}
+	read := db.SQL(`
+		select p.id, `+knownColumns+`
+		from printers p left join printer_states s on s.id = p.id`+joinJob+`
+		where p.id = any($1::uuid[]) and p.hidden_at is null`, ids)
+	if err := h.db.Read(ctx, read); err != nil {
+		return nil, err
+	}
+	var all []known
+	if err := json.Unmarshal(read.Array(), &all); err != nil {
+		return nil, err
+	}
+	byPrinter := map[value.UUID]*known{}
+	for i := range all {
+		byPrinter[all[i].ID] = &all[i]
+	}
+	progress, turned := map[value.UUID]map[string]any{}, map[value.UUID][]int{}
+	for i := range states {
+		s, result := &states[i], &results[i]
+		k := byPrinter[result.PrinterID]
+		switch {
+		case k == nil:
+			result.Outcome, result.Error = "refused", errNoPrinter
+			continue
+		case turned[k.ID] != nil:
+			turned[k.ID] = append(turned[k.ID], i)
+			continue
+		}
+		result.RunID = k.RunID
+		n := k.next(s)
+		switch {
+		case n.Sequence <= k.Sequence:
+			result.Outcome = "duplicate"
+		case k.turns(&n) || k.Sequence == 0:
+			turned[k.ID] = []int{i}
+		case k.differs(&n):
+			row, err := n.row(s)
+			if err != nil {
+				return nil, err
+			}
+			progress[k.ID], *k = row, n
+		}
+	}
+	if err := h.saveProgress(ctx, progress); err != nil {
+		return nil, err
+	}
+	for _, id := range sortedKeys(turned) {
+		for _, i := range turned[id] {
+			if err := h.db.Tx(ctx, func(ctx context.Context) error { return h.turn(ctx, &states[i], &results[i]) }); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return server.Encode(StateResults{results})
+}
+
+// sortedKeys returns the ids in one order, in which all requests lock rows.
+func sortedKeys[V any](of map[value.UUID]V) (ids []value.UUID) {
+	for id := range of {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// saveProgress stores states that change neither the condition nor the job of their printers.
+func (h handlers) saveProgress(ctx context.Context, states map[value.UUID]map[string]any) error {
+	if len(states) == 0 {
+		return nil
+	}
+	var rows []map[string]any
+	for _, id := range sortedKeys(states) {
+		rows = append(rows, states[id])
+	}
+	return h.db.Write(ctx, db.SQL(`
+		with new as materialized (`+newStates+`), locked as materialized (
+			select s.id from printer_states s join new n on n.id = s.id order by s.id for no key update of s
+		)
+		update printer_states s set `+setState+`
+		from new n join locked l on l.id = n.id
+		where s.id = n.id and s.sequence < n.sequence and s.state = n.state
+			and s.job_id is not distinct from n.job_id`, db.Recordset(rows)))
+}
+
+// newStates selects the rows of the first argument, the results of known.row.
+const newStates = `
+			select * from json_to_recordset($1::json) n (id uuid, sequence bigint, state text, message text, code text,
+				printer_at timestamptz, observed_at timestamptz, job text, job_id text, slots text)`
+
+// setState assigns a row of newStates to a row of printer_states.
+const setState = `sequence = n.sequence, state = n.state, message = n.message, code = n.code,
+			printer_at = n.printer_at, observed_at = n.observed_at, received_at = clock_timestamp(),
+			changed_at = case when s.state = n.state then s.changed_at else clock_timestamp() end,
+			job = n.job, job_id = n.job_id, slots = n.slots`
+
+// LeaseRequest is the body of leasePrinters.
+type LeaseRequest struct {
+	Watcher  value.Optional[string]                    `json:"watcher" rule:"required,maxLength=100,trim"`
+	Printers value.Optional[value.Several[value.UUID]] `json:"printer_ids" rule:"required"`
+}
+
+// Lease is the response to leasePrinters.
+type Lease struct {
+	Watcher  string                                    `json:"watcher" rule:"notNull"`
+	Printers value.Optional[value.Several[value.UUID]] `json:"printer_ids" rule:"readOnly,notNull"`
+}
+
+var leaseDoc = &server.Doc{
+	ID: "leasePrinters", Tag: watchTag, Summary: "Take leases of printers",
+	Description: "Returns those of the printers that this watcher may watch for the next 60 seconds: a printer has one " +
+		"watcher at a time. `watcher` is a name that no other watcher of the farm has. Repeat the request in time; a " +
+		"watcher that stops loses its printers. Also accepts API keys of the role `watcher`.",
+	Request: `{"watcher":"raspberry","printer_ids":["0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71"]}`,
+}
+
+func (h handlers) lease(ctx context.Context, r *server.Request[LeaseRequest]) (server.OK[Lease], error) {
+	leases := db.SQL(`
+		with leased as (
+			insert into printer_leases as l (id, watcher, expires_at)
+			select p.id, $1, clock_timestamp() + interval '60 seconds' from printers p
+			where p.id = any($2::uuid[]) and p.hidden_at is null order by p.id
+			on conflict (tenant_id, id) do update set watcher = excluded.watcher, expires_at = excluded.expires_at
+			where l.watcher = excluded.watcher or l.expires_at < clock_timestamp()
+			returning id
+		)
+		select $1 as watcher, coalesce(json_agg(id order by id), '[]') as printer_ids from leased`,
+		r.In.Watcher.Arg(), r.In.Printers.Arg())
+	return server.One(leases, h.db.Write(ctx, leases))
+}
+
+// PrinterState is the last state of a printer.
+type PrinterState struct {
+	ID         value.UUID       `json:"id" rule:"notNull"`
+	Printer    string           `json:"printer_name" rule:"notNull"`
+	Sequence   int64            `json:"sequence" rule:"notNull"`
+	State      PrinterCondition `json:"state" rule:"notNull"`
+	Message    string           `json:"message"`
+	Code       string           `json:"code"`
+	PrinterAt  value.Timestamp  `json:"printer_at"`
+	ObservedAt value.Timestamp  `json:"observed_at"`
+	ReceivedAt value.Timestamp  `json:"received_at" rule:"notNull"`
+	ChangedAt  value.Timestamp  `json:"changed_at" rule:"notNull"`
+	Watched    bool             `json:"watched" rule:"notNull"`
+	RunID      value.UUID       `json:"run_id"`
+	Question   bool             `json:"question" rule:"notNull"`
+	Job        *PrinterJob      `json:"job" rule:"unsorted"`
+	Slots      []PrinterSlot    `json:"slots" rule:"notNull"`
+	CreatedAt  value.Timestamp  `json:"created_at" rule:"notNull"`
+}
+
+const printerStateColumns = `id, printer_name, sequence, state, message, code, printer_at, observed_at, received_at,
+	changed_at, watched, run_id, question, job, slots, created_at`
+
+// printerStatesTable has the states of the printers that are not removed.
+const printerStatesTable = `(select s.tenant_id, s.id, p.name as printer_name, s.sequence, s.state, s.message, s.code, s.printer_at,
+		s.observed_at, s.received_at, s.changed_at, coalesce(l.expires_at > now(), false) as watched, j.run_id,
+		coalesce(j.asked, false) as question, s.job::json as job, coalesce(s.slots::json, '[]') as slots, s.created_at
+	from printer_states s
+	join printers p on p.id = s.id and p.hidden_at is null
+	left join printer_leases l on l.id = s.id` + joinJob + `
+	where s.sequence > 0) printer_states`
+
+// StateFilter selects states of printers.
+type StateFilter struct {
+	ID    value.Optional[value.UUID]                  `query:"id"`
+	State value.Optional[value.Set[PrinterCondition]] `query:"state"`
+	Asked value.Optional[bool]                        `query:"question"`
+}
+
+var listStatesDoc = &server.Doc{
+	ID: "listPrinterStates", Tag: watchTag, Summary: "List the states of printers",
+	Description: "Returns the last state of each watched printer. While no watcher has a lease of the printer, `watched` " +
+		"is false, and the state may be old.",
+}
+
+func (f StateFilter) list() *server.List {
+	l := server.NewList(printerStatesTable, printerStateColumns, "", "")
+	l.Computed()
+	l.WhereEqual("id", f.ID)
+	l.WhereOneOf("state", f.State)
+	l.WhereEqual("question", f.Asked)
+	return l
+}
+
+// StateChange is a change of the state of a printer.
+type StateChange struct {
+	ID        value.UUID       `json:"id" rule:"notNull"`
+	PrinterID value.UUID       `json:"printer_id" rule:"notNull"`
+	State     PrinterCondition `json:"state" rule:"notNull"`
+	Message   string           `json:"message"`
+	Code      string           `json:"code"`
+	File      string           `json:"file"`
+	Outcome   JobOutcome       `json:"outcome"`
+	CreatedAt value.Timestamp  `json:"created_at" rule:"notNull"`
+}
+
+// ChangeFilter selects changes of the states of printers.
+type ChangeFilter struct {
+	PrinterID value.Optional[value.UUID] `query:"printer_id"`
+}
+
+var listChangesDoc = &server.Doc{
+	ID: "listPrinterStateChanges", Tag: watchTag, Summary: "List the changes of the states of printers",
+	Description: "Returns when printers changed to another state, job or outcome, newest first. Changes are deleted " +
+		"after 30 days.",
+}
+
+func (f ChangeFilter) list() *server.List {
+	l := server.NewList("printer_state_changes", `id, printer_id, state, message, code, file, outcome, created_at`,
+		"", "")
+	l.WhereEqual("printer_id", f.PrinterID)
+	return l
+}
+
+// TrimStates deletes old changes of states of all tenants, and jobs that belong to no run.
+func TrimStates(ctx context.Context, d *db.DB) error {
+	return d.EachTenant(ctx, func(ctx context.Context, _ string) error {
+		return d.Write(ctx,
+			db.SQL(`delete from printer_state_changes where id in (
+				select id from printer_state_changes where created_at < now() - interval '30 days'
+				order by created_at, id limit 10000)`),
+			db.SQL(`delete from printer_jobs j where j.run_id is null and j.created_at < now() - interval '90 days'
+				and not exists (select from printer_states s where s.id = j.printer_id and s.job_id = j.job)`))
+	})
+}
