@@ -32,7 +32,7 @@ func TestExport(t *testing.T) {
 		!strings.HasSuffix(rows[0], ",materials.cost_per_gram,materials.reported_grams,materials.outside_grams,"+
 			"materials.actual_reported,materials.exchanged_at,materials.weighed_at,variance_analysis.material_variance_grams,"+
 			"variance_analysis.material_variance_percent,variance_analysis.time_variance_hours,"+
-			"variance_analysis.time_variance_percent,likely_completed_at") {
+			"variance_analysis.time_variance_percent,likely_completed_at,usage_source") {
 		t.Errorf("the header is %s", rows[0])
 	}
 	for i, want := range []string{plain + `,pending,,"MK4, left",,`, "lines\"", full + ",completed,", full +
@@ -43,7 +43,7 @@ func TestExport(t *testing.T) {
 	}
 	for i, want := range []string{"," + product + ",Lamp,,false,3,,,,0,1.5,",
 		",PLA Black (Polymaker),,77.5,1000,922.5,,,0.025,", ",PLA Black (Polymaker),,77.5,1000,922.5,,,0.025,"} {
-		if !strings.Contains(rows[i+3], want) || !strings.HasSuffix(rows[i+3], ",5,3.3,0.500139,12.5,") {
+		if !strings.Contains(rows[i+3], want) || !strings.HasSuffix(rows[i+3], ",5,3.3,0.500139,12.5,,") {
 			t.Errorf("row %d is %s, without %s", i+3, rows[i+3], want)
 		}
 	}

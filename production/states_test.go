@@ -335,6 +335,28 @@ func TestSendStates(t *testing.T) {
 	w.watcher.Get(t, states).WantError(403, "FORBIDDEN")
 }
 
+// The same states at once have one effect: one run, which ends once.
+func TestConcurrentStates(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	w.send(t, "idle", nil)
+	state := func(sequence int, state string, job j) j {
+		return j{"printer_id": w.printer, "sequence": sequence, "state": state, "job": job}
+	}
+	all := []j{state(2, "printing", with(nil)), state(3, "idle", with(j{"outcome": "completed"}))}
+	testkit.Concurrently(8, func(i int) {
+		sent := all
+		if i%2 > 0 {
+			sent = all[:1]
+		}
+		if a, err := w.watcher.Send("POST", states, j{"states": sent}); err != nil || a.Status != 200 {
+			t.Errorf("%v %v", a, err)
+		}
+	})
+	w.Get(t, "/api/v1/production-runs").Want(200).Shows(map[string]string{"total": "1", "items.0.status": "completed"})
+	testkit.Equal(t, w.remaining(t), "900", "the spool")
+}
+
 // A printer has one watcher at a time.
 func TestLease(t *testing.T) {
 	t.Parallel()
