@@ -135,6 +135,26 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printe
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	}}
 
+// printerState is what a watched printer does. Question means that a person must say which run its job is.
+type printerState struct {
+	State, Message string
+	Question       bool
+	ChangedAt      *time.Time `json:"changed_at"`
+	Job            *struct {
+		ID, File string
+		Progress num
+	}
+}
+
+// answerBody returns the body of the answer that the form has chosen: the id of a run, or what the job is instead.
+func answerBody(f *form) map[string]any {
+	job, answer := f.Values.Get("job"), f.Values.Get("answer")
+	if answer == "new_run" || answer == "none" {
+		return map[string]any{"job": job, "answer": answer}
+	}
+	return map[string]any{"job": job, "answer": "run", "run_id": answer}
+}
+
 // printerPage is the page of a printer.
 type printerPage struct {
 	forms   // the forms of slots, named by the numbers of the slots
@@ -142,8 +162,9 @@ type printerPage struct {
 	Tag     string // the ETag of the printer
 	Queue   queue
 	Ended   struct{ Items []run }
-	Keys    found[apiKey] // the keys of the printer, for admins
-	New     *connection   // the key that was just created, or nil
+	States  found[printerState] // the state of a watched printer
+	Keys    found[apiKey]       // the keys of the printer, for admins
+	New     *connection         // the key that was just created, or nil
 }
 
 // Load returns the input for the spool of a slot.
@@ -167,6 +188,7 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 	reads := []read{
 		read{path: "/api/v1/printers/{id}", into: &p.Printer, tag: &p.Tag},
 		get("/api/v1/queue?printer_id={id}", &p.Queue),
+		get("/api/v1/printer-states?id={id}", &p.States),
 		get("/api/v1/production-runs?printer_id={id}&status=completed,failed,cancelled&limit=10", &p.Ended),
 	}
 	if v.IsAdmin() {

@@ -99,3 +99,19 @@ func TestPrinterPages(t *testing.T) {
 	b.get(t, at+"/edit").submit(t, at+"/remove").to(t, "/printers").hides(t, "MK4")
 	b.get(t, at).want(t, 404)
 }
+
+// The page of a watched printer shows what it does, and asks which run its print is.
+func TestWatchedPrinterPage(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	id := c.Post(t, "/api/v1/printers", j{"name": "MK4"}).Want(201).ID()
+	at := "/printers/" + id
+	b.get(t, at).hides(t, "Which run is this print?")
+	run := c.Post(t, "/api/v1/production-runs", j{"printer_id": id, "notes": "hook.gcode"}).Want(201).ID()
+	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 1, "state": "printing",
+		"message": "Layer <3>", "job": j{"id": "1", "file": "hook.gcode", "adopted": true}}}}).Want(200)
+	page := b.get(t, at).shows(t, "Printing", "hook.gcode", "Layer <3>", "Which run is this print?")
+	page.submit(t, at+"/answer", "answer", run).to(t, at).hides(t, "Which run is this print?")
+	c.Get(t, "/api/v1/production-runs/"+run).Want(200).Shows(map[string]string{"status": "in_progress"})
+}

@@ -45,7 +45,7 @@ var others = map[string]string{
 		/files/{id}/undo`,
 	"they begin, end or repeat something, which is refused in another state": `/runs/{id}/start /runs/{id}/stop
 		/runs/{id}/confirm /runs/{id}/complete /runs/{id}/fail /runs/{id}/fail-and-replan /runs/{id}/cancel /runs/{id}/reopen
-		/runs/{id}/replan /runs/{id}/materials/{part}/exchange /orders/{id}/cancel /orders/{id}/open
+		/runs/{id}/replan /printers/{id}/answer /runs/{id}/materials/{part}/exchange /orders/{id}/cancel /orders/{id}/open
 		/orders/{id}/close`,
 	"a button of which all pages send the same": `/first-steps/hide /runs/{id}/earlier /products/{id}/recalculate
 		/settings/webhooks/{id}/test /settings/webhooks/{id}/enable /settings/webhooks/{id}/disable

@@ -111,6 +111,8 @@ var pages = slices.Concat([]page{
 	{"GET /printers/{id}", server.Read, printers.orRemoved(showPrinter)},
 	{"POST /printers/{id}/maintained", server.Write,
 		onePrinter.action("maintained", "POST", "/maintained", nil, showText("The hours count from 0."))},
+	{"POST /printers/{id}/answer", server.Write,
+		onePrinter.action("answer", "POST", "/answer", answerBody, showText("The print has its answer."))},
 	{"POST /printers/{id}/slots/{number}", server.Write, loadSlot},
 	{"POST /printers/{id}/key", server.Admin, connectPrinter},
 	{"POST /printers/{id}/key/{part}/revoke", server.Admin, disconnectPrinter},
