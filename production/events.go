@@ -18,6 +18,12 @@ var Definitions = db.Definitions("production", functions, "events", "costs", "qu
 
 // Events are the events of production runs, for the OpenAPI document.
 var Events = webhooks.Declare(server.Event{
+	Type: "printer.attention", Tag: watchTag, Summary: "A watched printer needs a person",
+	Description: "Sent when the state of a printer becomes `attention`.", Data: reflect.TypeFor[PrinterEvent](),
+}, server.Event{
+	Type: "printer.offline", Tag: watchTag, Summary: "A watched printer cannot be reached",
+	Description: "Sent when the state of a printer becomes `offline`.", Data: reflect.TypeFor[PrinterEvent](),
+}, server.Event{
 	Type: "production_run.planned", Tag: Tag, Summary: "A production run was planned",
 	Description: "Sent for each run that `planOrder` or `createPlan` creates.",
 	Data:        reflect.TypeFor[RunPlanned](),
@@ -44,6 +50,16 @@ var Events = webhooks.Declare(server.Event{
 	Description: "Sent when `reopenProductionRun` reverses the end of a run. There is no `production_run.started` then.",
 	Data:        reflect.TypeFor[RunReopened](),
 })
+
+// PrinterEvent is the data of a printer.attention and a printer.offline.
+type PrinterEvent struct {
+	ID          value.UUID `json:"id" rule:"notNull"`
+	PrinterName string     `json:"printer_name" rule:"notNull"`
+	Message     string     `json:"message"`
+	Code        string     `json:"code"`
+	File        string     `json:"file"`
+	RunID       value.UUID `json:"run_id"`
+}
 
 // RunPlanned is the data of a production_run.planned.
 type RunPlanned struct {

@@ -66,6 +66,13 @@ func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) e
 			insert into printer_state_changes (id, printer_id, state, message, code, file, outcome, created_at)
 			values ($1, $2, $3, $4, $5, $6, $7, clock_timestamp())`, value.NewID(), string(id), string(n.State),
 			s.Message.Arg(), s.Code.Arg(), file, outcome))
+		if k.State != n.State && (n.State == "attention" || n.State == "offline") {
+			writes = append(writes, db.SQL(`
+				select emit_event(event_webhooks($2), $2, json_build_object('id', p.id, 'printer_name', p.name,
+					'message', $3::text, 'code', $4::text, 'file', $5::text, 'run_id', $6::uuid))::text
+				from printers p where p.id = $1 and event_webhooks($2) is not null`, string(id),
+				"printer."+string(n.State), s.Message.Arg(), s.Code.Arg(), file, idArg(n.RunID)))
+		}
 	}
 	return h.db.Write(ctx, writes...)
 }

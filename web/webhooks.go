@@ -56,6 +56,7 @@ var occasions = []option{
 	{"production_run.planned", "a run is planned"}, {"production_run.started", "a run starts"},
 	{"production_run.completed", "a run is completed"}, {"production_run.failed", "a run fails"},
 	{"production_run.corrected", "the end of a run is corrected"}, {"production_run.reopened", "a run is opened again"},
+	{"printer.attention", "a printer needs a person"}, {"printer.offline", "a printer is offline"},
 	{"order.received", "an order arrives"}, {"order.in_production", "an order goes into production"},
 	{"order.ready", "an order can be packed"}, {"order.done", "an order is done"},
 	{"order.cancelled", "an order is cancelled"},

@@ -88,6 +88,8 @@ var sentences = map[string]struct {
 	"spool.empty": {"Spool empty", "/spools/", func(d *eventData, _ string) []string {
 		return []string{"#" + d.Number.String() + " " + d.filament() + from(" from ", d.Brand), d.Location}
 	}},
+	"printer.attention":      {"Needs you", "/printers/", (*eventData).printer},
+	"printer.offline":        {"Offline", "/printers/", (*eventData).printer},
 	"order.received":         {"New order", "/orders/", (*eventData).order},
 	"order.in_production":    {"Order in production", "/orders/", (*eventData).order},
 	"order.ready":            {"Ready to pack", "/orders/", (*eventData).order},
@@ -110,6 +112,9 @@ var sentences = map[string]struct {
 	}},
 	testEvent: {"Test", "/settings/webhooks/", func(d *eventData, _ string) []string { return []string{d.Message} }},
 }
+
+// printer returns the printer and what it says.
+func (d *eventData) printer(string) []string { return []string{d.PrinterName, d.Message} }
 
 // newMessage returns the message of an event with the body. site is the address of the farm, or "" if it is not known.
 func newMessage(body []byte, site, currency string) message {

@@ -117,6 +117,14 @@ func TestEvents(t *testing.T) {
 						Want(200)
 				}
 				data = map[string]string{"printer_name": "P", "started_at": "2024-01-15T10:00:00Z"}
+			case "printer.attention", "printer.offline":
+				operator := tenant.User(t, "operator")
+				printer := operator.Post(t, "/api/v1/printers", testkit.JSON{"name": "P"}).Want(201).ID()
+				for n := range 2 {
+					operator.Post(t, "/api/v1/printer-states", testkit.JSON{"states": []any{testkit.JSON{"printer_id": printer,
+						"sequence": 1 + n, "state": strings.TrimPrefix(kind, "printer."), "message": "Help"}}}).Want(200)
+				}
+				data = map[string]string{"id": printer, "printer_name": "P", "message": "Help", "file": "null"}
 			case "spool.empty":
 				operator := tenant.User(t, "operator")
 				spool := operator.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Red",

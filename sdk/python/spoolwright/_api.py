@@ -111,7 +111,7 @@ ActorKind = Literal["user", "api_key", "command_line", "service", "unknown"]
 
 Format = Literal["standard", "discord", "email", "gotify", "ntfy", "slack", "teams"]
 
-Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "product.*", "product.cost_changed", "product.low_stock", "production_run.*", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.*", "spool.empty"]
+Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "printer.*", "printer.attention", "printer.offline", "product.*", "product.cost_changed", "product.low_stock", "production_run.*", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.*", "spool.empty"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
@@ -7411,6 +7411,76 @@ def _ProductCostChangedEvent(d: Any, etag: str | None = None) -> ProductCostChan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterEvent:
+    """The type `PrinterEvent` of the API."""
+
+    id: str
+    """The printer's id."""
+    printer_name: str
+    """Name of the printer."""
+    message: str | None
+    """What the printer says."""
+    code: str | None
+    """The printer's code for it."""
+    file: str | None
+    """The file of its job."""
+    run_id: str | None
+    """The run of its job."""
+
+
+def _PrinterEvent(d: Any, etag: str | None = None) -> PrinterEvent:
+    get = d.get
+    return PrinterEvent(
+        id=get("id"),
+        printer_name=get("printer_name"),
+        message=get("message"),
+        code=get("code"),
+        file=get("file"),
+        run_id=get("run_id"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterAttentionEvent:
+    """The type `PrinterAttentionEvent` of the API."""
+
+    type: Literal["printer.attention"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: PrinterEvent
+
+
+def _PrinterAttentionEvent(d: Any, etag: str | None = None) -> PrinterAttentionEvent:
+    get = d.get
+    return PrinterAttentionEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_PrinterEvent, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterOfflineEvent:
+    """The type `PrinterOfflineEvent` of the API."""
+
+    type: Literal["printer.offline"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: PrinterEvent
+
+
+def _PrinterOfflineEvent(d: Any, etag: str | None = None) -> PrinterOfflineEvent:
+    get = d.get
+    return PrinterOfflineEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_PrinterEvent, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedItem:
     """The type `ListedItem` of the API."""
 
@@ -8855,6 +8925,8 @@ WebhookEvent = (
     WebhookTestEvent
     | SpoolEmptyEvent
     | ProductCostChangedEvent
+    | PrinterAttentionEvent
+    | PrinterOfflineEvent
     | ProductionRunPlannedEvent
     | ProductionRunStartedEvent
     | ProductionRunCompletedEvent
@@ -8875,6 +8947,8 @@ EVENTS: dict[str, Callable[[Any], WebhookEvent]] = {
     "webhook.test": _WebhookTestEvent,
     "spool.empty": _SpoolEmptyEvent,
     "product.cost_changed": _ProductCostChangedEvent,
+    "printer.attention": _PrinterAttentionEvent,
+    "printer.offline": _PrinterOfflineEvent,
     "production_run.planned": _ProductionRunPlannedEvent,
     "production_run.started": _ProductionRunStartedEvent,
     "production_run.completed": _ProductionRunCompletedEvent,
@@ -18886,7 +18960,7 @@ class WebhooksResource:
         sort_by: Literal["id", "url", "format", "daily", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
-        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "product.cost_changed", "product.low_stock", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "printer.attention", "printer.offline", "product.cost_changed", "product.low_stock", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
     ) -> WebhookList:
         """List webhooks.
@@ -18924,7 +18998,7 @@ class WebhooksResource:
         *,
         sort_by: Literal["id", "url", "format", "daily", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
-        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "product.cost_changed", "product.low_stock", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "printer.attention", "printer.offline", "product.cost_changed", "product.low_stock", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
     ) -> Iterator[Webhook]:
         """Iterates over all items of the list, page by page.
@@ -19821,12 +19895,15 @@ __all__ = [
     "PreconditionFailedError",
     "PrintedOrder",
     "Printer",
+    "PrinterAttentionEvent",
     "PrinterBusyError",
     "PrinterCondition",
+    "PrinterEvent",
     "PrinterJob",
     "PrinterList",
     "PrinterName",
     "PrinterNameList",
+    "PrinterOfflineEvent",
     "PrinterReport",
     "PrinterReportRow",
     "PrinterSlot",

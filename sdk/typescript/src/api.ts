@@ -113,7 +113,7 @@ export type ActorKind = "user" | "api_key" | "command_line" | "service" | "unkno
 
 export type Format = "standard" | "discord" | "email" | "gotify" | "ntfy" | "slack" | "teams";
 
-export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.ready" | "order.received" | "product.*" | "product.cost_changed" | "product.low_stock" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
+export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.ready" | "order.received" | "printer.*" | "printer.attention" | "printer.offline" | "product.*" | "product.cost_changed" | "product.low_stock" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
 
 export type DeliveryStatus = "pending" | "delivered" | "failed";
 
@@ -4377,6 +4377,40 @@ export interface ProductCostChangedEvent<D = number> {
   readonly data: CostChanged<D>;
 }
 
+/** The type `PrinterEvent` of the API. */
+export interface PrinterEvent {
+  /** The printer's id. */
+  readonly id: string;
+  /** Name of the printer. */
+  readonly printer_name: string;
+  /** What the printer says. */
+  readonly message: string | null;
+  /** The printer's code for it. */
+  readonly code: string | null;
+  /** The file of its job. */
+  readonly file: string | null;
+  /** The run of its job. */
+  readonly run_id: string | null;
+}
+
+/** The type `PrinterAttentionEvent` of the API. */
+export interface PrinterAttentionEvent {
+  /** The type of the event. */
+  readonly type: "printer.attention";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: PrinterEvent;
+}
+
+/** The type `PrinterOfflineEvent` of the API. */
+export interface PrinterOfflineEvent {
+  /** The type of the event. */
+  readonly type: "printer.offline";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: PrinterEvent;
+}
+
 /** The type `ListedItem` of the API. */
 export interface ListedItem {
   /** The product. */
@@ -4879,6 +4913,8 @@ export type WebhookEvent =
   | WebhookTestEvent
   | SpoolEmptyEvent
   | ProductCostChangedEvent<number>
+  | PrinterAttentionEvent
+  | PrinterOfflineEvent
   | ProductionRunPlannedEvent<number>
   | ProductionRunStartedEvent
   | ProductionRunCompletedEvent<number>
@@ -8212,7 +8248,7 @@ export interface ListWebhooksQuery {
    */
   after?: string | undefined;
   /** Only webhooks that get events of this type. */
-  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.ready" | "order.received" | "product.cost_changed" | "product.low_stock" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.empty" | undefined;
+  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.ready" | "order.received" | "printer.attention" | "printer.offline" | "product.cost_changed" | "product.low_stock" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.empty" | undefined;
   /** true: only disabled webhooks; false: only the others. */
   disabled?: boolean | undefined;
 }
