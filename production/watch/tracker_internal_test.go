@@ -1,0 +1,258 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var epoch = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+// show returns a State in short: state, code, file, number of the job in this test, flags, percent, outcome, use.
+func show(s State, jobs *[]string) string {
+	text := s.State
+	if s.Code != "" {
+		text += "!" + s.Code
+	}
+	if j := s.Job; j != nil {
+		n := slices.Index(*jobs, j.ID)
+		if n < 0 {
+			n = len(*jobs)
+			*jobs = append(*jobs, j.ID)
+		}
+		text += fmt.Sprintf(" %s#%d", j.File, n+1)
+		if j.Plate > 0 {
+			text += fmt.Sprintf(" plate %d", j.Plate)
+		}
+		if j.Adopted {
+			text += " adopted"
+		}
+		if !j.Certain {
+			text += " unsure"
+		}
+		if j.Progress != nil {
+			text += fmt.Sprintf(" %.0f%%", *j.Progress*100)
+		}
+		if j.Outcome != "" {
+			text += " " + j.Outcome
+		}
+		for _, u := range j.Used {
+			text += fmt.Sprintf(" T%d%s", u.Tool, u.Slot)
+			if u.Millimetres != nil {
+				text += fmt.Sprintf("=%.0f", *u.Millimetres)
+			}
+		}
+	}
+	return text
+}
+
+// step is what happens after some seconds: an observation, a lost connection, or nothing.
+type step struct {
+	after int
+	o     *Observation
+	lost  *Problem
+}
+
+func saw(after int, o Observation) step { return step{after: after, o: &o} }
+
+func gone(after int) step {
+	return step{after: after, lost: &Problem{Code: "off", Text: "Nothing answers."}}
+}
+
+func runs(key, file string, progress float64) Observation {
+	return Observation{State: Printing, Phase: Runs, Key: key, File: file, Progress: new(progress)}
+}
+
+// bambuRuns is a job of a printer that may start its last file by itself.
+func bambuRuns(key, file string, progress float64) Observation {
+	o := runs(key, file, progress)
+	o.Replays = true
+	return o
+}
+
+func vouched(o Observation) Observation {
+	o.Vouched = true
+	return o
+}
+
+func ended(key, file, outcome string) Observation {
+	return Observation{State: Idle, Phase: Ended, Key: key, File: file, Outcome: outcome}
+}
+
+var (
+	idle   = Observation{State: Idle, Phase: None}
+	busy   = Observation{}
+	second = func(o Observation, elapsed float64) Observation {
+		o.Elapsed = elapsed
+		return o
+	}
+)
+
+func mm(o Observation, sum float64, tool int) Observation {
+	o.Millimetres, o.Tool = sum, tool
+	return o
+}
+
+func past(o Observation, rows ...Past) Observation {
+	o.Past = rows
+	return vouched(o)
+}
+
+func TestTracker(t *testing.T) {
+	t.Parallel()
+	open := &State{State: Printing, Sequence: 7, ObservedAt: epoch.Add(-time.Hour),
+		Job: &Job{ID: "41", File: "a", Certain: true, Progress: new(0.4), Elapsed: new(int64(600)), Left: new(int64(900))}}
+	for name, test := range map[string]struct {
+		last  *State
+		steps []step
+		want  string
+	}{
+		"first message is an end": {nil, []step{saw(0, ended("1", "a", Completed)), saw(60, idle)}, "idle"},
+		"first message is a job that runs": {nil,
+			[]step{saw(0, second(runs("1", "a", .4), 600)), saw(60, ended("1", "a", Completed))},
+			"printing a#1 adopted 40%, idle a#1 adopted 100% completed"},
+		"no data decides nothing": {open, []step{saw(0, Observation{State: Unknown, Message: "waiting"}), saw(9, busy)},
+			"unknown a#1 40%"},
+		"pause": {nil, []step{saw(0, idle), saw(5, runs("1", "a", 0)), saw(60, Observation{State: Paused, Phase: Runs,
+			Key: "1", File: "a"}), saw(60, runs("1", "a", .5)), saw(60, ended("1", "a", Completed))},
+			"idle, printing a#1 0%, paused a#1 0%, printing a#1 50%, idle a#1 100% completed"},
+		"offline for ten minutes, the same job": {nil,
+			[]step{saw(0, idle), saw(5, vouched(runs("1", "a", .1))), gone(60), {after: 30}, {after: 31}, gone(540),
+				saw(1, vouched(runs("1", "a", .6)))},
+			"idle, printing a#1 10%, offline!off a#1 10%, printing a#1 60%"},
+		"a short loss is not offline": {nil, []step{saw(0, idle), gone(5), {after: 50}, saw(5, idle)}, "idle"},
+		"ended while offline": {nil,
+			[]step{saw(0, idle), saw(5, runs("1", "a", .4)), gone(60), {after: 61}, saw(3600, ended("1", "a", Completed))},
+			"idle, printing a#1 40%, offline!off a#1 40%, idle a#1 100% completed"},
+		"idle after offline": {nil,
+			[]step{saw(0, idle), saw(5, runs("1", "a", .4)), gone(60), saw(3600, idle), saw(10, idle), {after: 11}},
+			"idle, printing a#1 40%, idle a#1 40% unknown"},
+		"ended and started again while offline, other key": {nil,
+			[]step{saw(0, idle), saw(5, vouched(runs("1", "a", .4))), gone(60), saw(3600, vouched(runs("2", "a", .5)))},
+			"idle, printing a#1 40%, idle a#1 40% unknown, printing a#2 adopted 50%"},
+		"ended and started again while offline, less time": {nil,
+			[]step{saw(0, idle), saw(5, second(runs("", "a", .4), 600)), gone(60), saw(3600, second(runs("", "a", .5), 30))},
+			"idle, printing a#1 40%, idle a#1 40% unknown, printing a#2 adopted unsure 50%"},
+		"ended and started again while offline, smaller percentage": {nil,
+			[]step{saw(0, idle), saw(5, runs("", "a", .4)), gone(60), saw(3600, runs("", "a", .1))},
+			"idle, printing a#1 40%, idle a#1 40% unknown, printing a#2 adopted unsure 10%"},
+		"percentages go back": {nil, []step{saw(0, idle), saw(5, runs("", "a", .7)), saw(60, runs("", "a", .2)),
+			saw(60, runs("", "a", .9))}, "idle, printing a#1 70%, printing a#1 90%"},
+		"failed start": {nil, []step{saw(0, idle), saw(5, runs("1", "a", 0)), saw(9, ended("1", "a", Failed))},
+			"idle, printing a#1 0%, idle a#1 0% failed"},
+		"values are reset at a cancel": {nil, []step{saw(0, idle), saw(5, mm(runs("1", "a", .4), 900, 0)),
+			saw(40, mm(Observation{State: Idle, Phase: Ended, Key: "1", Outcome: Cancelled, Progress: new(0.0)}, 0, 0))},
+			"idle, printing a#1 40% T0=900, idle a#1 40% cancelled T0=900"},
+		"an end stays": {nil, []step{saw(0, runs("1", "a", .4)), saw(5, ended("1", "a", Failed)),
+			saw(86400, ended("1", "a", Failed)), gone(1), saw(90, ended("1", "a", Failed))},
+			"printing a#1 adopted 40%, idle a#1 adopted 40% failed"},
+		"an end stays after a restart": {&State{State: Idle, Job: &Job{ID: "1", File: "a", Outcome: Failed}},
+			[]step{saw(0, ended("1", "a", Failed))}, "idle"},
+		"another job takes the place of one": {nil, []step{saw(0, idle), saw(5, runs("", "a", .4)), saw(5, runs("", "b", 0))},
+			"idle, printing a#1 40%, idle a#1 40% unknown, printing b#2 0%"},
+		"the same file again, told apart": {nil, []step{saw(0, idle), saw(5, second(runs("", "a", .4), 60)),
+			saw(5, second(Observation{State: Printing, Phase: Runs, File: "a", Before: Cancelled}, 1))},
+			"idle, printing a#1 40%, idle a#1 40% cancelled, printing a#2"},
+		"idle without an end": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .99)), saw(5, idle), saw(10, idle),
+			saw(10, idle)}, "idle, printing a#1 99%, idle a#1 99% unknown"},
+		"idle for a moment": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .5)), saw(5, idle), saw(5, runs("1", "a", .5))},
+			"idle, printing a#1 50%"},
+		"busy in the middle": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .5)), saw(5, busy), saw(99, busy)},
+			"idle, printing a#1 50%"},
+		"ghost after a power cut": {nil, []step{saw(0, idle), saw(5, bambuRuns("1", "a", .5)), saw(5, ended("1", "a", Completed)),
+			gone(60), saw(120, idle), saw(30, bambuRuns("2", "a", 0))},
+			"idle, printing a#1 50%, idle a#1 100% completed, printing a#2 unsure 0%"},
+		"no ghost, another file": {nil, []step{saw(0, idle), saw(5, bambuRuns("1", "a", .5)), saw(5, ended("1", "a", Completed)),
+			gone(60), saw(120, idle), saw(30, bambuRuns("2", "b", 0))},
+			"idle, printing a#1 50%, idle a#1 100% completed, printing b#2 0%"},
+		"no ghost, the start was seen": {nil, []step{saw(0, idle), saw(5, bambuRuns("1", "a", .5)),
+			saw(5, ended("1", "a", Completed)), saw(60, bambuRuns("2", "a", 0))},
+			"idle, printing a#1 50%, idle a#1 100% completed, printing a#2 0%"},
+		"a key of two jobs": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .5)), saw(5, ended("1", "a", Completed)),
+			saw(60, runs("1", "a", 0))}, "idle, printing a#1 50%, idle a#1 100% completed, printing a#2 unsure 0%"},
+		"no name": {nil, []step{saw(0, idle), saw(5, runs("", "", .5)), saw(60, ended("", "", Completed))},
+			"idle, printing #1 50%, idle #1 100% completed"},
+		"the watcher restarts": {open, []step{saw(0, vouched(runs("41", "a", .6)))}, "printing a#1 60%"},
+		"the watcher restarts after the end": {open, []step{saw(0, vouched(ended("41", "a", Completed)))},
+			"idle a#1 100% completed"},
+		"the watcher restarts during another job": {open, []step{saw(0, vouched(runs("42", "a", .6)))},
+			"idle a#1 40% unknown, printing a#2 adopted 60%"},
+		"tools": {nil, []step{saw(0, idle), saw(5, mm(runs("1", "a", .1), 100, 0)), saw(5, mm(runs("1", "a", .2), 250, 1)),
+			saw(5, mm(runs("1", "a", .3), 400, 1)), saw(5, mm(runs("1", "a", .4), 398, 0)),
+			saw(40, mm(ended("1", "a", Completed), 500, 0))},
+			"idle, printing a#1 10% T0=100, printing a#1 30% T0=250 T1=150, idle a#1 100% completed T0=352 T1=148"},
+		"history: an end": {open, []step{saw(0, past(idle, Past{Key: "41", File: "a", Outcome: Failed, Millimetres: 70}))},
+			"idle a#1 40% failed T0=70"},
+		"history: an end and a whole job": {open, []step{saw(0, past(runs("43", "c", .1), Past{Key: "43", File: "c"},
+			Past{Key: "42", File: "b", Outcome: Completed}, Past{Key: "41", File: "a", Outcome: Cancelled}))},
+			"idle a#1 40% cancelled, idle b#2 adopted 100% completed, printing c#3 adopted 10%"},
+		"history: the job goes on although its row has ended": {open, []step{saw(0, past(runs("41", "a", .5),
+			Past{Key: "41", File: "a", Outcome: Unknown})), saw(60, vouched(mm(ended("41", "a", Completed), 140, 0)))},
+			"printing a#1 50%, idle a#1 100% completed T0=140"},
+		"history: older jobs are no news": {nil, []step{saw(0, past(idle, Past{Key: "9", File: "a", Outcome: Completed})),
+			saw(60, past(idle, Past{Key: "10", File: "b", Outcome: Failed}, Past{Key: "9", File: "a", Outcome: Completed}))},
+			"idle, idle b#1 adopted failed"},
+		"history: the last job was deleted": {open, []step{saw(0, past(idle, Past{Key: "1", File: "x", Outcome: Completed})),
+			saw(30, idle)}, "printing a#1 40%, idle a#1 40% unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got, jobs []string
+			var before State
+			now := epoch
+			tracker := newTracker("p", test.last, now, func(s State, _ bool) {
+				if s.Sequence <= before.Sequence {
+					t.Errorf("sequence %d after %d", s.Sequence, before.Sequence)
+				}
+				before = s
+				got = append(got, show(s, &jobs))
+			})
+			for _, s := range test.steps {
+				now = now.Add(time.Duration(s.after) * time.Second)
+				switch {
+				case s.o != nil:
+					tracker.see(now, *s.o)
+				case s.lost != nil:
+					tracker.lost(now, s.lost)
+				}
+				tracker.tick(now)
+			}
+			if all := strings.Join(got, ", "); all != test.want {
+				t.Errorf("the states are\n%s\nwant\n%s", all, test.want)
+			}
+		})
+	}
+}
+
+// Progress is written at most once in 30 seconds and for 1 %.
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	states, transitions := 0, 0
+	tracker := newTracker("p", nil, epoch, func(_ State, transition bool) {
+		if states++; transition {
+			transitions++
+		}
+	})
+	for i := range 3600 { // an hour, 18 %
+		o := second(runs("1", "a", float64(i)/20000), float64(i))
+		o.Message = fmt.Sprint("second ", i/3000)
+		tracker.see(epoch.Add(time.Duration(i)*time.Second), o)
+	}
+	if states != 18 || transitions != 1 {
+		t.Errorf("%d states, %d transitions", states, transitions)
+	}
+}
+
+// An end that nobody saw has the printing time that was expected.
+func TestTimesOfUnseenEnd(t *testing.T) {
+	t.Parallel()
+	var last State
+	tracker := newTracker("p", &State{ObservedAt: epoch, Job: &Job{ID: "@1", File: "a", Elapsed: new(int64(600)),
+		Left: new(int64(900)), StartedAt: moment(epoch.Add(-600 * time.Second))}}, epoch, func(s State, _ bool) { last = s })
+	tracker.see(epoch.Add(72*time.Hour), ended("", "a", Completed))
+	if last.Job == nil || *last.Job.Elapsed != 1500 {
+		t.Errorf("%+v", last.Job)
+	}
+}
