@@ -126,7 +126,9 @@ func (w *Watcher) deliver(ctx context.Context) {
 			n = max(len(states)/2, 1)
 		case len(had) == 0:
 			w.Log.Warn("Cannot send the states of printers", "error", err)
-			pause(last, wait/2+rand.N(wait))
+			if pause(ctx, wait/2+rand.N(wait)) != nil {
+				pause(last, firstRetry)
+			}
 			wait = min(2*wait, lastRetry)
 			continue
 		default:

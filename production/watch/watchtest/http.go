@@ -191,7 +191,7 @@ func (m *Moonraker) Update(object string, fields Fields) {
 	}
 	maps.Copy(m.status[object], fields)
 	m.mu.Unlock()
-	m.notify("notify_status_update", Fields{object: fields}, 123.4)
+	m.Notify("notify_status_update", Fields{object: fields}, 123.4)
 }
 
 // Klipper says whether Klipper is connected. It forgets the subscriptions, and its state.
@@ -200,11 +200,11 @@ func (m *Moonraker) Klipper(ready bool) {
 	m.away, m.status = !ready, nil
 	m.mu.Unlock()
 	if !ready {
-		m.notify("notify_klippy_disconnected")
+		m.Notify("notify_klippy_disconnected")
 		return
 	}
 	m.Update("print_stats", Fields{"state": "standby"})
-	m.notify("notify_klippy_ready")
+	m.Notify("notify_klippy_ready")
 }
 
 // Row adds a row to the history, or changes the one with the id and start.
@@ -226,7 +226,7 @@ func (m *Moonraker) Row(id string, start float64, file, status string, total, mm
 	if status == "in_progress" {
 		action = "added"
 	}
-	m.notify("notify_history_changed", Fields{"action": action, "job": row})
+	m.Notify("notify_history_changed", Fields{"action": action, "job": row})
 }
 
 // File sets the metadata of a file.
@@ -239,7 +239,8 @@ func (m *Moonraker) File(name string, fields Fields) {
 	m.files[name] = fields
 }
 
-func (m *Moonraker) notify(method string, params ...any) {
+// Notify sends a notification to the clients.
+func (m *Moonraker) Notify(method string, params ...any) {
 	text, _ := json.Marshal(Fields{"jsonrpc": "2.0", "method": method, "params": params})
 	m.mu.Lock()
 	defer m.mu.Unlock()

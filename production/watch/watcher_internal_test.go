@@ -1,0 +1,204 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spoolwright/production/watch/watchtest"
+)
+
+// memory is a Sink that keeps the States.
+type memory struct {
+	mu     sync.Mutex
+	states []State
+	jobs   []string
+	err    error
+	bad    string // a printer whose states are refused with the whole request
+	sends  int
+	denied bool // another watcher has the leases
+	last   map[string]*State
+}
+
+func (m *memory) Lease(_ context.Context, _ string, ids []string) (held []Held, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if !m.denied {
+			held = append(held, Held{id, m.last[id]})
+		}
+	}
+	return held, m.err
+}
+
+func (m *memory) Send(_ context.Context, states []State) (results []Result, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sends++
+	if m.err != nil {
+		return nil, m.err
+	}
+	if slices.ContainsFunc(states, func(s State) bool { return s.PrinterID == m.bad }) {
+		return nil, fmt.Errorf("422: %w", ErrRefused)
+	}
+	for i, s := range states {
+		if i < 100 { // the rest comes again
+			m.states = append(m.states, s)
+			results = append(results, Result{PrinterID: s.PrinterID, Sequence: s.Sequence, Outcome: "accepted"})
+		}
+	}
+	return results, nil
+}
+
+// shown returns the States since the last call, and checks that those of a printer are in order.
+func (m *memory) shown(t *testing.T) string {
+	t.Helper()
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := map[string]int64{}
+	var all []string
+	for _, s := range m.states {
+		if s.Sequence <= last[s.PrinterID] {
+			t.Errorf("sequence %d after %d", s.Sequence, last[s.PrinterID])
+		}
+		last[s.PrinterID] = s.Sequence
+		all = append(all, s.PrinterID+" "+show(s, &m.jobs))
+	}
+	m.states = nil
+	return strings.Join(all, ", ")
+}
+
+func (m *memory) set(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+func equal(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("the states are\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestWatcher(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		var log bytes.Buffer
+		sink := &memory{}
+		w := &Watcher{Name: "w", Sink: sink, Dial: r.net.Dial, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		job := watchtest.Fields{"id": 7, "progress": 3, "time_printing": 20, "time_remaining": 60}
+		file := watchtest.Fields{"name": "A.GCO"}
+		a, b := &watchtest.PrusaLink{Key: "very-secret"}, &watchtest.PrusaLink{Key: "very-secret"}
+		a.Set("IDLE", nil, nil)
+		b.Set("IDLE", nil, nil)
+		stop := r.net.Serve("a:80", a)
+		defer func() { stop() }()
+		defer r.net.Serve("b:80", b)()
+		connect := func(id, secret string) Printer {
+			return Printer{id, Connection{Kind: "prusalink", Address: id, Secret: secret}}
+		}
+		w.Set([]Printer{connect("a", "very-secret"), connect("b", "wrong-secret"), connect("c", "")})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan bool)
+		go func() {
+			w.Run(ctx)
+			close(done)
+		}()
+		r.wait(time.Second)
+		equal(t, sink.shown(t), "a idle")
+		r.wait(70 * time.Second)
+		got := strings.Split(sink.shown(t), ", ")
+		slices.Sort(got)
+		equal(t, strings.Join(got, ", "), "b unknown!key, c offline!network")
+
+		// The service is down: progress takes the place of older progress, transitions stay.
+		sink.set(func() { sink.err = errors.New("down") })
+		a.Set("PRINTING", job, file)
+		r.wait(15 * time.Second)
+		for i := range 40 {
+			job := watchtest.Fields{"id": 7, "progress": 3 + i, "time_printing": 20 + i, "time_remaining": 60}
+			a.Set("PRINTING", job, file)
+			r.wait(15 * time.Second)
+		}
+		a.Set("FINISHED", nil, nil)
+		r.wait(15 * time.Second)
+		if n := len(w.queue.states); n > 4 { // one progress may have been on its way
+			t.Errorf("%d states wait", n)
+		}
+		equal(t, sink.shown(t), "")
+		sink.set(func() { sink.err = nil })
+		r.wait(2 * time.Minute)
+		if got := sink.shown(t); !strings.HasPrefix(got, "a printing A.GCO#1 3%, a printing A.GCO#1 ") ||
+			!strings.HasSuffix(got, ", a idle A.GCO#1 100% completed") {
+			t.Errorf("the states are %s", got)
+		}
+
+		// The key is corrected; the printer's job is the same, also while another watcher has the lease.
+		w.Set([]Printer{connect("a", "very-secret"), connect("b", "very-secret")})
+		r.wait(time.Second)
+		equal(t, sink.shown(t), "b idle")
+		b.Set("PRINTING", job, file)
+		r.wait(12 * time.Second)
+		equal(t, sink.shown(t), "b printing A.GCO#1 3%")
+		sink.set(func() { sink.denied = true })
+		r.wait(time.Hour)
+		equal(t, sink.shown(t), "")
+		sink.set(func() { sink.denied = false })
+		b.Set("STOPPED", nil, nil)
+		r.wait(30 * time.Second)
+		equal(t, sink.shown(t), "b idle A.GCO#1 3% cancelled")
+
+		// A state that the service never takes does not hold up the others.
+		sink.set(func() { sink.bad = "b" })
+		a.Set("PAUSED", watchtest.Fields{"id": 8, "progress": 1}, file)
+		b.Set("PAUSED", watchtest.Fields{"id": 8, "progress": 1}, file)
+		r.wait(20 * time.Second)
+		equal(t, sink.shown(t), "a paused A.GCO#2 1%")
+
+		// What waits at the end is sent.
+		a.Set("STOPPED", nil, nil)
+		sink.set(func() { sink.err = errors.New("down") })
+		r.wait(12 * time.Second)
+		go func() {
+			time.Sleep(2 * time.Second)
+			sink.set(func() { sink.err = nil })
+		}()
+		cancel()
+		<-done
+		equal(t, sink.shown(t), "a idle A.GCO#2 1% cancelled")
+		if text := log.String(); strings.Contains(text, "secret") || !strings.Contains(text, "refuses the key") {
+			t.Errorf("the log is %s", text)
+		}
+	})
+}
+
+// A full queue loses no transition: the printer counts as not watched meanwhile.
+func TestQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	q := queue{wake: make(chan struct{}, 1)}
+	tracker := newTracker("p", nil, epoch, q.put)
+	for i := range 10 * maxPerPrinter {
+		if o := runs(fmt.Sprint(i), "a", 0); !q.full("p") {
+			tracker.see(epoch.Add(time.Duration(i)*time.Hour), vouched(o))
+		}
+	}
+	if n := len(q.states); n < maxPerPrinter || n > maxPerPrinter+2 {
+		t.Errorf("%d states", n)
+	}
+	var last State
+	for _, s := range q.take(maxBatch) {
+		if j := last.Job; j != nil && j.Outcome == "" && (s.Job.ID != j.ID || s.Job.Outcome == "") {
+			t.Errorf("%+v after %+v", s.Job, j)
+		}
+		last = s
+	}
+}
