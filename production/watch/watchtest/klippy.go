@@ -1,0 +1,103 @@
+package watchtest
+
+import (
+	"bufio"
+	"encoding/json"
+	"maps"
+	"net"
+	"os"
+	"sync"
+)
+
+// Klippy is the Unix socket of Klipper, as far as the real Moonraker needs it to see a printer that prints.
+type Klippy struct {
+	mu     sync.Mutex
+	conn   net.Conn
+	status map[string]Fields
+}
+
+// Serve serves the socket until the listener is closed.
+func (k *Klippy) Serve(l net.Listener) {
+	k.mu.Lock()
+	k.status = map[string]Fields{
+		"webhooks":       {"state": "ready", "state_message": "Printer is ready"},
+		"print_stats":    {"state": "standby", "filename": "", "total_duration": 0.0, "print_duration": 0.0, "filament_used": 0.0, "message": ""},
+		"virtual_sdcard": {"progress": 0.0, "is_active": false},
+		"display_status": {"progress": 0.0},
+		"toolhead":       {"position": []float64{0, 0, 0, 0}, "extruder": "extruder"},
+		"heaters":        {"available_sensors": []string{}, "available_heaters": []string{}},
+		"pause_resume":   {"is_paused": false},
+		"idle_timeout":   {"state": "Idle"},
+	}
+	k.mu.Unlock()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		k.mu.Lock()
+		k.conn = conn
+		k.mu.Unlock()
+		go k.serve(conn)
+	}
+}
+
+// serve answers the requests of a connection: JSON texts that end with the byte 3.
+func (k *Klippy) serve(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for {
+		text, err := r.ReadBytes(3)
+		if err != nil {
+			return
+		}
+		var request struct {
+			ID     any
+			Method string
+			Params struct{ Objects map[string]any }
+		}
+		json.Unmarshal(text[:len(text)-1], &request)
+		k.mu.Lock()
+		var result any = Fields{}
+		switch request.Method {
+		case "info":
+			result = Fields{"state": "ready", "state_message": "Printer is ready", "hostname": "printer",
+				"klipper_path": "/nonexistent", "python_path": "/nonexistent", "software_version": "v0.13.0",
+				"process_id": os.Getpid()}
+		case "list_endpoints":
+			result = Fields{"endpoints": []string{"info", "objects/list", "objects/query", "objects/subscribe"}}
+		case "objects/list":
+			names := []string{}
+			for name := range k.status {
+				names = append(names, name)
+			}
+			result = Fields{"objects": names}
+		case "objects/query", "objects/subscribe":
+			status := Fields{}
+			for name := range request.Params.Objects {
+				if k.status[name] != nil {
+					status[name] = k.status[name]
+				}
+			}
+			result = Fields{"eventtime": 1.0, "status": status}
+		}
+		k.send(Fields{"id": request.ID, "result": result})
+		k.mu.Unlock()
+	}
+}
+
+func (k *Klippy) send(message any) {
+	text, _ := json.Marshal(message)
+	if k.conn != nil {
+		k.conn.Write(append(text, 3))
+	}
+}
+
+// Update sets fields of an object and sends them.
+func (k *Klippy) Update(object string, fields Fields) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.Copy(k.status[object], fields)
+	k.send(Fields{"method": "process_status_update",
+		"params": Fields{"eventtime": 1.0, "status": Fields{object: fields}}})
+}
