@@ -109,14 +109,16 @@ func (l loose) number() (int64, bool) {
 }
 
 func newBambu(c Connection, dial Dial) (*bambu, error) {
-	address, err := addressOf(strings.TrimSpace(c.Address), "8883")
+	u, err := addressOf(c.Address, "8883")
 	if err != nil {
 		return nil, err
+	} else if strings.Contains(c.Address, "/") {
+		return nil, problem("invalid", "The address of a printer of Bambu Lab is a name or an IP address.")
 	}
 	if !regexp.MustCompile(`^[0-9A-Za-z]{8,40}$`).MatchString(c.Serial) {
-		return nil, &Problem{Code: "invalid", Text: "The serial number has letters and digits; it is on the printer's screen."}
+		return nil, problem("invalid", "The serial number has letters and digits; it is on the printer's screen.")
 	}
-	return &bambu{Connection: c, dial: dial, address: address}, nil
+	return &bambu{Connection: c, dial: dial, address: u.Host}, nil
 }
 
 // connect opens the connection, and keeps the fingerprint of the printer's certificate.
@@ -136,7 +138,7 @@ func (b *bambu) connect(ctx context.Context) (*mqtt, error) {
 			fingerprint = hex.EncodeToString(sum[:])
 			switch {
 			case s.PeerCertificates[0].Subject.CommonName != b.Serial:
-				return &Problem{Code: "certificate", Text: "The printer at this address has another serial number."}
+				return problem("certificate", "The printer at this address has another serial number.")
 			case b.Fingerprint != "" && !strings.EqualFold(b.Fingerprint, fingerprint):
 				return &Problem{Code: "certificate", Fingerprint: fingerprint,
 					Text: "The printer's certificate has changed. Check that it is the same printer, and confirm the new one."}
@@ -193,7 +195,7 @@ func (b *bambu) watch(ctx context.Context, yield func(Observation)) error {
 		}
 		now := time.Now()
 		if now.Sub(heard) > bambuQuiet {
-			return &Problem{Code: "stale", Text: "The printer is connected, but sends nothing: it sleeps or hangs."}
+			return problem("stale", "The printer is connected, but sends nothing: it sleeps or hangs.")
 		}
 		if now.Sub(pinged) >= bambuKeepAlive/2 {
 			pinged, err = now, m.send(mqttPingreq)

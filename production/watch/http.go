@@ -44,33 +44,31 @@ func (p *Problem) answers() bool {
 	return p.Code == "key" || p.Code == "kind" || p.Code == "certificate" || p.Code == "invalid"
 }
 
+// problem returns a Problem.
+func problem(code, text string) *Problem { return &Problem{Code: code, Text: text} }
+
 // problemOf puts a network error into words.
 func problemOf(err error, address string) *Problem {
 	var p *Problem
 	var name *net.DNSError
 	var timeout net.Error
+	var request *url.Error // its text has the URL
+	if errors.As(err, &request) {
+		err = request.Err
+	}
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &name):
-		return &Problem{Code: "name", Text: "No device in this network has the name " + cut(name.Name, 100) + "."}
+		return problem("name", "No device in this network has the name "+cut(name.Name, 100)+".")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &Problem{Code: "port", Text: "The device at " + address + " is on, but nothing answers at this port."}
+		return problem("port", "The device at "+address+" is on, but nothing answers at this port.")
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return &Problem{Code: "network", Text: "No device has the address " + address + " in this network, or it is off."}
+		return problem("network", "No device has the address "+address+" in this network, or it is off.")
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return &Problem{Code: "off", Text: "Nothing answers at " + address + ": the printer is off, asleep or not in this network."}
+		return problem("off", "Nothing answers at "+address+": the printer is off, asleep or not in this network.")
 	}
-	return &Problem{Code: "protocol", Text: "The connection to " + address + " failed: " + cut(unwrapURL(err).Error(), 200) + "."}
-}
-
-// unwrapURL removes the URL of the error of an HTTP client, which may have secrets in its query.
-func unwrapURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
+	return problem("protocol", "The connection to "+address+" failed: "+cut(err.Error(), 200)+".")
 }
 
 // site is the HTTP server of a printer.
@@ -83,41 +81,35 @@ type site struct {
 	count   int               // of requests with its nonce
 }
 
-var hostPort = regexp.MustCompile(`^(\[[0-9a-fA-F:.%]+\]|[^\s:/?#@\[\]\\]+)(:\d{1,5})?$`)
-
-// addressOf adds the port to an address that is host or host:port, and brackets to an IPv6 address.
-func addressOf(address, port string) (string, error) {
-	if ip := net.ParseIP(address); ip != nil {
-		return net.JoinHostPort(address, port), nil
+// addressOf reads an address that is a URL, host or host:port. Its host has a port.
+func addressOf(text, port string) (*url.URL, error) {
+	if text = strings.TrimSpace(text); strings.Count(text, ":") > 1 && net.ParseIP(text) != nil {
+		text = "[" + text + "]"
 	}
-	m := hostPort.FindStringSubmatch(address)
-	switch {
-	case m == nil || len(address) > 300:
-		return "", &Problem{Code: "invalid", Text: "The address is not a name or IP address, with or without a port."}
-	case m[2] == "":
-		address += ":" + port
+	if strings.HasPrefix(text, "https://") {
+		port = "443"
+	} else if strings.HasPrefix(text, "http://") {
+		port = "80"
+	} else {
+		text = "http://" + text
 	}
-	return address, nil
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || len(text) > 300 || text != "" && strings.ContainsAny(text, "@?#") ||
+		strings.Contains(u.Path, "://") {
+		return nil, problem("invalid", "The address is a name or an IP address, with a port if it is not the usual one.")
+	}
+	if u.Port() == "" {
+		u.Host += ":" + port
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	return u, nil
 }
 
-// newSite returns the server of an address that is a URL, host or host:port.
+// newSite returns the server at the address.
 func newSite(c Connection, dial Dial, port string) (*site, error) {
-	scheme, rest, found := strings.Cut(strings.TrimSpace(c.Address), "://")
-	if !found {
-		scheme, rest = "http", scheme
-	} else if port = map[string]string{"http": "80", "https": "443"}[scheme]; port == "" {
-		return nil, &Problem{Code: "invalid", Text: "The address begins with http:// or https://, or has neither."}
-	}
-	host, path, _ := strings.Cut(rest, "/")
-	address, err := addressOf(host, port)
+	u, err := addressOf(c.Address, port)
 	if err != nil {
 		return nil, err
-	}
-	if path = strings.Trim(path, "/"); path != "" {
-		path = "/" + path
-	}
-	if strings.ContainsAny(path, "?#") {
-		return nil, &Problem{Code: "invalid", Text: "The address has no query."}
 	}
 	transport := &http.Transport{DialContext: dial, MaxConnsPerHost: 2, MaxIdleConnsPerHost: 1,
 		IdleConnTimeout: time.Minute, ResponseHeaderTimeout: answerWithin, TLSHandshakeTimeout: answerWithin,
@@ -125,17 +117,15 @@ func newSite(c Connection, dial Dial, port string) (*site, error) {
 	// The key must not follow a redirect to another host.
 	client := &http.Client{Transport: transport, Timeout: answerWithin,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &site{Connection: c, base: scheme + "://" + address + path, address: address, client: client}, nil
+	return &site{Connection: c, base: u.String(), address: u.Host, client: client}, nil
 }
-
-func (s *site) close() { s.client.CloseIdleConnections() }
 
 // get reads the JSON at the path into v, and returns the status: 200, 204, 404 or 409, which a kind interprets.
 func (s *site) get(ctx context.Context, path string, v any) (int, error) {
 	for try := 0; ; try++ {
 		r, err := http.NewRequestWithContext(ctx, "GET", s.base+path, nil)
 		if err != nil {
-			return 0, &Problem{Code: "invalid", Text: "The address is not valid."}
+			return 0, problem("invalid", "The address is not valid.")
 		}
 		r.Header.Set("Accept", "application/json")
 		if s.digest != nil {
@@ -157,17 +147,17 @@ func (s *site) get(ctx context.Context, path string, v any) (int, error) {
 			continue
 		case a.StatusCode == 401 || a.StatusCode == 403:
 			s.digest = nil
-			return 0, &Problem{Code: "key", Text: "The printer refuses the key: no such key, or a wrong one."}
+			return 0, problem("key", "The printer refuses the key: no such key, or a wrong one.")
 		case a.StatusCode >= 300 && a.StatusCode < 400:
-			return 0, &Problem{Code: "kind", Text: "The address answers with a redirect. Enter the address that it leads to."}
+			return 0, problem("kind", "The address answers with a redirect. Enter the address that it leads to.")
 		case a.StatusCode == 503 || a.StatusCode == 429:
-			return 0, &Problem{Code: "busy", Text: "The printer is too busy to answer."}
+			return 0, problem("busy", "The printer is too busy to answer.")
 		case a.StatusCode >= 500:
-			return 0, &Problem{Code: "protocol", Text: fmt.Sprintf("The printer answers with the error %d.", a.StatusCode)}
+			return 0, problem("protocol", fmt.Sprintf("The printer answers with the error %d.", a.StatusCode))
 		case a.StatusCode == 204 || a.StatusCode == 404 || a.StatusCode == 409:
 			return a.StatusCode, nil
 		case a.StatusCode != 200 || len(body) > maxMessage || json.Unmarshal(body, v) != nil:
-			return 0, &Problem{Code: "kind", Text: "What answers at " + s.address + " is not " + s.Kind + "."}
+			return 0, problem("kind", "What answers at "+s.address+" is not "+s.Kind+".")
 		}
 		return 200, nil
 	}

@@ -113,7 +113,7 @@ func BenchmarkIdle(b *testing.B) {
 		printers = append(printers, watch.Printer{ID: fmt.Sprint(len(printers)), Connection: c})
 	}
 	sink := &discard{}
-	w := &watch.Watcher{Name: "b", Sink: sink, Log: slog.New(slog.DiscardHandler)}
+	w := watch.New("b", sink, nil, slog.New(slog.DiscardHandler))
 	w.Set(printers)
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan bool)

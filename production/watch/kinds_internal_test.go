@@ -61,9 +61,6 @@ func (r *rig) follow(c Connection) {
 			r.mu.Unlock()
 			pause(ctx, time.Second)
 		}
-		if s, ok := k.(interface{ close() }); ok {
-			s.close()
-		}
 	}()
 }
 

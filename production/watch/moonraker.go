@@ -68,7 +68,7 @@ func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	if code, err := m.read(ctx, "/server/info", &struct{}{}); err != nil {
 		return err
 	} else if code != 200 {
-		return &Problem{Code: "kind", Text: "What answers at " + m.address + " is not Moonraker."}
+		return problem("kind", "What answers at "+m.address+" is not Moonraker.")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -79,7 +79,7 @@ func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	conn, answer, err := websocket.Dial(ctx, m.base+"/websocket",
 		&websocket.DialOptions{HTTPClient: m.client, HTTPHeader: header})
 	if err != nil && answer != nil {
-		return &Problem{Code: "kind", Text: "The address opens no WebSocket: a proxy in front of Moonraker needs it."}
+		return problem("kind", "The address opens no WebSocket: a proxy in front of Moonraker needs it.")
 	} else if err != nil {
 		return problemOf(err, m.address)
 	}
@@ -115,7 +115,7 @@ func ping(ctx context.Context, conn *websocket.Conn, cancel context.CancelCauseF
 	for pause(ctx, pingEvery) == nil {
 		wait, done := context.WithTimeout(ctx, answerWithin)
 		if conn.Ping(wait) != nil {
-			cancel(&Problem{Code: "stale", Text: "The connection is open, but nothing answers."})
+			cancel(problem("stale", "The connection is open, but nothing answers."))
 		}
 		done()
 	}
@@ -131,7 +131,7 @@ func (m *moonraker) take(ctx context.Context, r rpcMessage, yield func(Observati
 	before, changed := m.status.Stats, true
 	switch {
 	case r.ID == 1 && r.Error != nil && r.Error.Code == -32602:
-		return &Problem{Code: "key", Text: "Moonraker refuses the key, or does not trust this address without one."}
+		return problem("key", "Moonraker refuses the key, or does not trust this address without one.")
 	case r.ID == 1:
 		m.status = klipper{}
 		json.Unmarshal(r.Result.Status, &m.status)

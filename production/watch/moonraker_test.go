@@ -156,7 +156,7 @@ func TestRealMoonraker(t *testing.T) {
 		t.Fatalf("Test: %+v, %v", found, err)
 	}
 	sink := &collector{}
-	w := &watch.Watcher{Name: "w", Sink: sink, Log: slog.New(slog.DiscardHandler)}
+	w := watch.New("w", sink, nil, slog.New(slog.DiscardHandler))
 	w.Set([]watch.Printer{{ID: "p", Connection: c}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan bool)

@@ -59,7 +59,7 @@ func (m *mqtt) receive(within time.Duration) (kind byte, body []byte, err error)
 	switch {
 	case err != nil:
 	case n > maxMessage:
-		err = &Problem{Code: "protocol", Text: "The printer sends a message of more than 4 MB."}
+		err = problem("protocol", "The printer sends a message of more than 4 MB.")
 	default:
 		body = make([]byte, n)
 		_, err = io.ReadFull(m.r, body)
@@ -77,7 +77,7 @@ func (m *mqtt) receive(within time.Duration) (kind byte, body []byte, err error)
 func (m *mqtt) expect(kind byte) ([]byte, error) {
 	got, body, err := m.receive(answerWithin)
 	if err == nil && (got != kind || len(body) < 2) {
-		err = &Problem{Code: "kind", Text: "What answers does not speak MQTT 3.1.1."}
+		err = problem("kind", "What answers does not speak MQTT 3.1.1.")
 	}
 	return body, err
 }
@@ -95,10 +95,10 @@ func (m *mqtt) login(id, user, password, topic string, keepAlive time.Duration) 
 	case err != nil:
 		return err
 	case answer[1] == 4 || answer[1] == 5:
-		return &Problem{Code: "key", Text: "The printer refuses the access code. Its screen shows the code, which changes when LAN " +
-			"mode or developer mode is switched."}
+		return problem("key", "The printer refuses the access code. Its screen shows the code, which changes when LAN "+
+			"mode or developer mode is switched.")
 	case answer[1] != 0:
-		return &Problem{Code: "busy", Text: fmt.Sprintf("The printer refuses the connection with code %d.", answer[1])}
+		return problem("busy", fmt.Sprintf("The printer refuses the connection with code %d.", answer[1]))
 	}
 	if err := m.send(mqttSubscribe, []byte{0, 1}, field(topic), []byte{0}); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (m *mqtt) login(id, user, password, topic string, keepAlive time.Duration) 
 		case kind == mqttSuback && len(body) == 3 && body[2] < 0x80:
 			return nil
 		case kind == mqttSuback:
-			return &Problem{Code: "key", Text: "The printer does not let this connection read. Check the serial number."}
+			return problem("key", "The printer does not let this connection read. Check the serial number.")
 		}
 	}
 }

@@ -22,7 +22,7 @@ type queue struct {
 	states []queued
 	counts map[string]int
 	taken  int // of the first states, which are being sent
-	wake   chan struct{}
+	wake   signal
 }
 
 type queued struct {
@@ -41,7 +41,7 @@ func (q *queue) full(printer string) bool {
 func (q *queue) put(s State, transition bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	defer signal(q.wake)
+	defer q.wake.send()
 	for i := len(q.states) - 1; i >= q.taken && !transition; i-- {
 		if q.states[i].PrinterID == s.PrinterID {
 			if q.states[i].transition {
@@ -50,9 +50,6 @@ func (q *queue) put(s State, transition bool) {
 			q.states[i].State = s
 			return
 		}
-	}
-	if q.counts == nil {
-		q.counts = map[string]int{}
 	}
 	q.states = append(q.states, queued{s, transition})
 	q.counts[s.PrinterID]++

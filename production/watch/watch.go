@@ -163,7 +163,7 @@ func Test(ctx context.Context, c Connection, dial Dial) (found Observation, err 
 	})
 	switch {
 	case found.State == Unknown:
-		return found, &Problem{Code: "off", Text: found.Message + " Perhaps it sleeps: wake its screen."}
+		return found, problem("off", found.Message+" Perhaps it sleeps: wake its screen.")
 	case found.State != "":
 		return found, nil
 	}
@@ -188,7 +188,7 @@ func newKind(c Connection, dial Dial) (kind, error) {
 	case "bambu":
 		return newBambu(c, dial)
 	}
-	return nil, &Problem{Code: "invalid", Text: "The kind of a connection is moonraker, octoprint, prusalink or bambu."}
+	return nil, problem("invalid", "The kind of a connection is moonraker, octoprint, prusalink or bambu.")
 }
 
 // cut returns the text as the service accepts it: at most n characters, valid UTF-8 and without control characters.

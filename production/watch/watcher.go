@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -68,125 +69,99 @@ type Sink interface {
 }
 
 // Watcher watches printers and sends their States to Sink, those of a printer in order, until Sink has them. Set the
-// fields before Run.
+// fields before Set and Run.
 type Watcher struct {
 	Name   string
 	Sink   Sink
 	Dial   Dial // nil for all networks
 	Log    *slog.Logger
-	Pinned func(printer, fingerprint string) // a certificate was seen first, with a connection without one; may be nil
+	Pinned func(printer, fingerprint string) // the certificate of a connection that has no fingerprint; may be nil
 
-	queue   queue
-	mu      sync.Mutex
-	wanted  []Printer
+	mu      sync.Mutex // of the fields below, and of their trackers
+	wanted  map[string]Printer
 	watched map[string]*watched
-	changed chan struct{}
-	once    sync.Once
+	changed signal // Set was called
+	queue   queue
+	dials   chan struct{}
 }
 
 // watched is a printer with the goroutine that watches it.
 type watched struct {
 	Printer
-	mu      sync.Mutex
 	tracker *tracker
-	until   time.Time // of the lease
-	stop    func()    // and wait; nil if no goroutine watches it
+	until   time.Time          // of the lease
+	cancel  context.CancelFunc // nil if no goroutine watches it
 }
 
-func (w *Watcher) init() {
-	w.once.Do(func() {
-		w.watched, w.changed = map[string]*watched{}, make(chan struct{}, 1)
-		w.queue.wake = make(chan struct{}, 1)
-	})
-}
+// signal wakes a goroutine that waits for it.
+type signal chan struct{}
 
-// Set says which printers to watch from now on.
-func (w *Watcher) Set(printers []Printer) {
-	w.init()
-	w.mu.Lock()
-	w.wanted = slices.Clone(printers)
-	w.mu.Unlock()
-	signal(w.changed)
-}
-
-func signal(c chan struct{}) {
+func (s signal) send() {
 	select {
-	case c <- struct{}{}:
+	case s <- struct{}{}:
 	default:
 	}
 }
 
+// New returns a Watcher without printers.
+func New(name string, sink Sink, dial Dial, log *slog.Logger) *Watcher {
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	return &Watcher{Name: name, Sink: sink, Dial: dial, Log: log, watched: map[string]*watched{}, changed: make(signal, 1),
+		queue: queue{wake: make(signal, 1), counts: map[string]int{}}, dials: make(chan struct{}, maxDials)}
+}
+
+// Set says which printers to watch from now on.
+func (w *Watcher) Set(printers []Printer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wanted = map[string]Printer{}
+	for _, p := range printers {
+		w.wanted[p.ID] = p
+	}
+	w.changed.send()
+}
+
 // Run watches until ctx ends, and then sends what is left, for a few seconds.
 func (w *Watcher) Run(ctx context.Context) {
-	w.init()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { w.deliver(ctx) })
 	wg.Go(func() {
-		for pause(ctx, tickEvery) == nil {
-			w.each(func(p *watched) {
-				p.mu.Lock()
-				if !w.queue.full(p.ID) {
-					p.tracker.tick(time.Now())
-				}
-				p.mu.Unlock()
-			})
+		for ctx.Err() == nil {
+			w.lease(ctx, &wg)
+			wait, cancel := context.WithTimeout(ctx, leaseEvery)
+			select {
+			case <-w.changed:
+			case <-wait.Done():
+			}
+			cancel()
 		}
 	})
-	leases := time.NewTicker(leaseEvery)
-	defer leases.Stop()
-	dials := make(chan struct{}, maxDials)
-	for ctx.Err() == nil {
-		w.lease(ctx, dials)
-		select {
-		case <-leases.C:
-		case <-w.changed:
-		case <-ctx.Done():
+	for pause(ctx, tickEvery) == nil {
+		w.mu.Lock()
+		for _, p := range w.watched {
+			if p.cancel != nil && !w.queue.full(p.ID) {
+				p.tracker.tick(time.Now())
+			}
 		}
+		w.mu.Unlock()
 	}
-	w.each(func(p *watched) { p.end() })
 }
 
-func (w *Watcher) each(f func(*watched)) {
+// lease renews the leases, and begins and ends watching accordingly. Without an answer the leases end when their time
+// is over.
+func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) {
 	w.mu.Lock()
-	var all []*watched
-	for _, p := range w.watched {
-		all = append(all, p)
-	}
+	ids := slices.Sorted(maps.Keys(w.wanted))
 	w.mu.Unlock()
-	for _, p := range all {
-		f(p)
-	}
-}
-
-func (p *watched) end() {
-	if p.stop != nil {
-		p.stop()
-		p.stop = nil
-		p.mu.Lock()
-		p.tracker.suspend(time.Now())
-		p.mu.Unlock()
-	}
-}
-
-// lease renews the leases, and begins and ends watching accordingly.
-func (w *Watcher) lease(ctx context.Context, dials chan struct{}) {
-	w.mu.Lock()
-	wanted := map[string]Printer{}
-	var ids []string
-	for _, p := range w.wanted {
-		wanted[p.ID] = p
-		ids = append(ids, p.ID)
-	}
-	w.mu.Unlock()
-	held := map[string]Held{}
-	failed := false
+	held, failed := map[string]Held{}, false
 	for batch := range slices.Chunk(ids, maxBatch) {
 		limited, cancel := context.WithTimeout(ctx, answerWithin)
 		list, err := w.Sink.Lease(limited, w.Name, batch)
 		cancel()
-		if err != nil {
-			failed = true
+		if failed = failed || err != nil; err != nil {
 			w.Log.Warn("Cannot lease printers", "error", err)
 		}
 		for _, h := range list {
@@ -194,107 +169,92 @@ func (w *Watcher) lease(ctx context.Context, dials chan struct{}) {
 		}
 	}
 	now := time.Now()
-	w.each(func(p *watched) {
-		_, may := held[p.ID]
-		if q, ok := wanted[p.ID]; !ok || q != p.Printer || !may && !(failed && now.Before(p.until)) {
-			p.end()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, p := range w.watched {
+		wanted, ok := w.wanted[id]
+		_, may := held[id]
+		if p.cancel != nil && (wanted != p.Printer || !may && !(failed && now.Before(p.until))) {
+			p.cancel()
+			p.tracker.suspend(now)
+			p.cancel = nil
 		}
-		if _, ok := wanted[p.ID]; !ok {
-			w.mu.Lock()
-			delete(w.watched, p.ID)
-			w.mu.Unlock()
-		}
-	})
-	for id, h := range held {
-		q, ok := wanted[id]
-		w.mu.Lock()
-		p := w.watched[id]
-		if p == nil && ok {
-			p = &watched{Printer: q, tracker: newTracker(id, h.Last, now, w.queue.put)}
-			w.watched[id] = p
-		}
-		w.mu.Unlock()
 		if !ok {
+			delete(w.watched, id)
+		}
+	}
+	for id, h := range held {
+		wanted, ok := w.wanted[id]
+		p := w.watched[id]
+		if !ok || p != nil && p.cancel != nil {
+			if ok {
+				p.until = now.Add(leaseLasts)
+			}
 			continue
 		}
-		if p.until = now.Add(leaseLasts); p.stop == nil {
-			p.mu.Lock()
-			p.Printer = q
-			if h.Last != nil && h.Last.Sequence > p.tracker.sent.Sequence { // another watcher has gone on
-				p.tracker = newTracker(id, h.Last, now, w.queue.put)
-			}
-			p.mu.Unlock()
-			w.begin(ctx, p, dials)
+		// Otherwise the tracker goes on, unless another watcher has done so.
+		if p == nil || h.Last != nil && h.Last.Sequence > p.tracker.sent.Sequence {
+			p = &watched{tracker: newTracker(id, h.Last, now, w.queue.put)}
+			w.watched[id] = p
+		}
+		p.Printer, p.until = wanted, now.Add(leaseLasts)
+		var watching context.Context
+		watching, p.cancel = context.WithCancel(ctx)
+		wg.Go(func() { w.follow(watching, p, wanted) })
+	}
+}
+
+// limited opens a connection when fewer than maxDials are being made.
+func (w *Watcher) limited(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	select {
+	case w.dials <- struct{}{}:
+		defer func() { <-w.dials }()
+		return w.Dial(ctx, network, address)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// follow connects to a printer again and again until ctx ends.
+func (w *Watcher) follow(ctx context.Context, p *watched, printer Printer) {
+	k, invalid := newKind(printer.Connection, w.limited)
+	said, pinned, wait := "", printer.Fingerprint, firstRetry
+	update := func(f func()) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if ctx.Err() == nil { // otherwise another goroutine watches it, or nobody
+			f()
 		}
 	}
-}
-
-// begin starts the goroutine that watches a printer.
-func (w *Watcher) begin(ctx context.Context, p *watched, dials chan struct{}) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	p.stop = func() {
-		cancel()
-		<-done
-	}
-	dial := w.Dial
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
-	}
-	go func() {
-		defer close(done)
-		w.follow(ctx, p, func(ctx context.Context, network, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, answerWithin)
-			defer cancel()
-			select {
-			case dials <- struct{}{}:
-				defer func() { <-dials }()
-				return dial(ctx, network, address)
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		})
-	}()
-}
-
-// follow connects to a printer again and again.
-func (w *Watcher) follow(ctx context.Context, p *watched, dial Dial) {
-	k, invalid := newKind(p.Connection, dial)
-	said, pinned, wait := "", p.Fingerprint, firstRetry
 	for ctx.Err() == nil {
 		err := invalid
 		if err == nil {
 			err = k.watch(ctx, func(o Observation) {
 				wait = firstRetry
 				if o.Fingerprint != pinned && w.Pinned != nil {
-					w.Pinned(p.ID, o.Fingerprint)
+					pinned = o.Fingerprint
+					w.Pinned(printer.ID, pinned)
 				}
-				pinned = o.Fingerprint
-				if !w.queue.full(p.ID) { // otherwise as if the printer were not watched for a while
-					p.mu.Lock()
-					p.tracker.see(time.Now(), o)
-					p.mu.Unlock()
-				}
+				update(func() {
+					if !w.queue.full(printer.ID) { // otherwise as if the printer were not watched for a while
+						p.tracker.see(time.Now(), o)
+					}
+				})
 			})
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		why := problemOf(err, p.Address)
-		if said != why.Text {
-			said = why.Text
-			w.Log.Info("Cannot watch a printer", "printer", p.ID, "problem", why.Code, "text", why.Text)
-		}
-		p.mu.Lock()
-		p.tracker.lost(time.Now(), why)
-		p.mu.Unlock()
+		why := problemOf(err, printer.Address)
+		update(func() { p.tracker.lost(time.Now(), why) })
 		most := lastRetry
 		if why.answers() {
 			most = keyRetry
 		}
-		if pause(ctx, wait/2+rand.N(wait)) != nil {
-			return
+		if ctx.Err() == nil && said != why.Text {
+			said = why.Text
+			w.Log.Info("Cannot watch a printer", "printer", printer.ID, "problem", why.Code, "text", said)
 		}
+		pause(ctx, wait/2+rand.N(wait))
 		wait = min(2*wait, most)
 	}
 }

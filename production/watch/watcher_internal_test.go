@@ -94,7 +94,7 @@ func TestWatcher(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var log bytes.Buffer
 		sink := &memory{}
-		w := &Watcher{Name: "w", Sink: sink, Dial: r.net.Dial, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		w := New("w", sink, r.net.Dial, slog.New(slog.NewTextHandler(&log, nil)))
 		job := watchtest.Fields{"id": 7, "progress": 3, "time_printing": 20, "time_remaining": 60}
 		file := watchtest.Fields{"name": "A.GCO"}
 		a, b := &watchtest.PrusaLink{Key: "very-secret"}, &watchtest.PrusaLink{Key: "very-secret"}
@@ -184,7 +184,7 @@ func TestWatcher(t *testing.T) {
 // A full queue loses no transition: the printer counts as not watched meanwhile.
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
-	q := queue{wake: make(chan struct{}, 1)}
+	q := queue{wake: make(signal, 1), counts: map[string]int{}}
 	tracker := newTracker("p", nil, epoch, q.put)
 	for i := range 10 * maxPerPrinter {
 		if o := runs(fmt.Sprint(i), "a", 0); !q.full("p") {
