@@ -41,22 +41,20 @@ type bambu struct {
 	address string
 
 	report  bambuReport
-	trays   map[int]Slot // by global number
-	mapping []int        // the trays of the file's filaments, as somebody sent them with the job
+	slots   map[string]Slot // by name
+	sent    []int           // the trays of the file's filaments, as somebody sent them with the job of the name sentFor
+	sentFor string
 
 	runs     bool // between the start and the end of a job
 	starting time.Time
-	named    bool // the name of the job has arrived since the end of the one before
-	failing  time.Time
-	idling   time.Time // IDLE came in the middle of a job; it may be for a moment
+	named    bool      // the name of the job has arrived since the end of the one before
+	stopped  time.Time // when IDLE or FAILED came; IDLE may come for a moment in the middle of a job
 	fault    int64     // the last print_error of the job that is not 0
-	tray     int       // that prints
-	used     []Use
+	seen     []int     // the trays that it printed from
 	asked    time.Time // for the whole state
 }
 
-// bambuReport are the fields of print that count. Messages have those that changed, and decode into it. An empty tray
-// has only its id.
+// bambuReport are the fields of print that count. Messages have those that changed, and decode into it.
 type bambuReport struct {
 	Command loose  `json:"command"`
 	State   loose  `json:"gcode_state"`
@@ -78,15 +76,6 @@ type bambuReport struct {
 		} `json:"ams"`
 	} `json:"ams"`
 	External *bambuTray `json:"vt_tray"`
-}
-
-type bambuTray struct {
-	ID       loose `json:"id"`
-	Tag      loose `json:"tag_uid"`
-	UUID     loose `json:"tray_uuid"`
-	Material loose `json:"tray_type"`
-	Color    loose `json:"tray_color"` // RRGGBBAA
-	Remain   loose `json:"remain"`     // percent; -1 unknown
 }
 
 // loose is a text or number, whose type differs among models and versions. Something else leaves it as it is.
@@ -140,8 +129,9 @@ func (b *bambu) connect(ctx context.Context) (*mqtt, error) {
 			case s.PeerCertificates[0].Subject.CommonName != b.Serial:
 				return problem("certificate", "The printer at this address has another serial number.")
 			case b.Fingerprint != "" && !strings.EqualFold(b.Fingerprint, fingerprint):
-				return &Problem{Code: "certificate", Fingerprint: fingerprint,
-					Text: "The printer's certificate has changed. Check that it is the same printer, and confirm the new one."}
+				p := problem("certificate", "The certificate has changed. Is it the same printer? Then confirm the new one.")
+				p.Fingerprint = fingerprint
+				return p
 			}
 			return nil
 		}})
@@ -172,7 +162,7 @@ func (b *bambu) watch(ctx context.Context, yield func(Observation)) error {
 	}
 	defer context.AfterFunc(ctx, func() { m.NetConn().Close() })()
 	defer m.NetConn().Close()
-	*b = bambu{Connection: b.Connection, dial: b.dial, address: b.address, trays: map[int]Slot{}, named: true, tray: 255}
+	*b = bambu{Connection: b.Connection, dial: b.dial, address: b.address, slots: map[string]Slot{}, named: true}
 	if err := b.pushall(m); err != nil {
 		return problemOf(err, b.address)
 	}
@@ -214,7 +204,7 @@ func (b *bambu) watch(ctx context.Context, yield func(Observation)) error {
 // take merges a message into the report. A message that cannot be read changes nothing.
 func (b *bambu) take(text []byte) {
 	old, r := b.report, b.report
-	r.Command, r.Param, r.Sent, r.AMS.Units, r.External, r.AMS.Now = "", "", nil, nil, nil, ""
+	r.Command, r.Param, r.Sent, r.AMS.Units, r.External = "", "", nil, nil, nil
 	r.File, r.Name, r.Subtask, r.Mapping = nil, nil, nil, slices.Clone(r.Mapping)
 	var syntax *json.SyntaxError
 	if errors.As(json.Unmarshal(text, &struct{ Print *bambuReport }{&r}), &syntax) {
@@ -222,7 +212,7 @@ func (b *bambu) take(text []byte) {
 	}
 	switch {
 	case r.Command == "project_file": // somebody sends a job, which has not started
-		if b.mapping = r.Sent; r.Param != "" {
+		if b.sent, b.sentFor = r.Sent, string(or(r.Name, "")); r.Param != "" {
 			b.report.File = &r.Param
 		}
 		return
@@ -232,148 +222,35 @@ func (b *bambu) take(text []byte) {
 	b.named = b.named || r.File != nil || r.Name != nil || r.Subtask != nil
 	r.File, r.Name, r.Subtask = cmp.Or(r.File, old.File), cmp.Or(r.Name, old.Name), cmp.Or(r.Subtask, old.Subtask)
 	b.report = r
-	for _, unit := range r.AMS.Units {
-		id, ok := unit.ID.number()
-		for _, tray := range unit.Trays {
-			if slot, valid := tray.ID.number(); ok && valid && slot >= 0 && slot < 4 && id < 128 {
-				b.put(int(id*4+slot), tray)
-			} else if id >= 128 {
-				b.put(int(id), tray)
-			}
-		}
-	}
-	if r.External != nil {
-		b.put(254, *r.External)
-	}
-	if n, ok := r.Error.number(); ok && n != 0 {
-		b.fault = n
-	}
-	if n, ok := r.AMS.Now.number(); ok {
-		b.tray = int(n)
-	}
-}
-
-// slotName returns the name of a global tray number that people know; "" for none.
-func slotName(n int) string {
-	switch {
-	case n == 254 || n == 255:
-		return "External"
-	case n >= 128 && n <= 135:
-		return "HT" + strconv.Itoa(n-127)
-	case n >= 64 && n < 68: // AMS Lite of the A2L
-		n -= 64
-	case n < 0 || n >= 16:
-		return ""
-	}
-	return string(rune('A'+n/4)) + strconv.Itoa(n%4+1)
-}
-
-// put keeps what a tray has. A message has a whole tray, or only what has changed of one with a spool.
-func (b *bambu) put(number int, t bambuTray) {
-	name := slotName(number)
-	if name == "" {
-		return
-	}
-	s := b.trays[number]
-	if s.Slot = name; t.Material == "" && t.Color == "" && t.Tag == "" && t.UUID == "" && t.Remain == "" {
-		b.trays[number] = Slot{Slot: name, Empty: true}
-		return
-	}
-	for _, tag := range []loose{t.Tag, t.UUID} { // the latter is more reliable
-		if strings.Trim(string(tag), "0") != "" {
-			s.Tag = cut(string(tag), 100)
-		}
-	}
-	if t.UUID != "" && strings.Trim(string(t.UUID+t.Tag), "0") == "" {
-		s.Tag = "" // a spool without a chip
-	}
-	if s.Material = cut(cmp.Or(string(t.Material), s.Material), 100); len(t.Color) >= 6 {
-		s.Color = "#" + strings.ToUpper(cut(string(t.Color), 6))
-	}
-	if n, ok := t.Remain.number(); ok {
-		if s.Remaining = nil; n >= 0 && n <= 100 {
-			s.Remaining = new(int(n))
-		}
-	}
-	s.Empty = s.Material == "" && s.Tag == ""
-	b.trays[number] = s
-}
-
-// prints notes the tray that is in use. Without a mapping, a tray with the same filament continues the one before it,
-// which ran out; another one is the next filament of the file.
-func (b *bambu) prints() {
-	name := slotName(b.tray)
-	if b.tray == 255 || name == "" || len(b.report.Mapping) > 0 || len(b.mapping) > 1 {
-		return // none; or a number of one unit only, on models that send a mapping
-	}
-	tool, slot := 0, b.trays[b.tray]
-	for _, u := range b.used {
-		if u.Slot == name {
-			return
-		}
-		if tool = u.Tool + 1; len(b.mapping) == 1 {
-			tool = 0
-		}
-		for _, other := range b.trays {
-			if other.Slot == u.Slot && other.Material == slot.Material && other.Color == slot.Color {
-				tool = u.Tool
-			}
-		}
-	}
-	b.used = append(b.used, Use{Tool: tool, Slot: name})
-}
-
-// uses returns the slots of the job's filaments: by the printer's mapping, the one that was sent with the job, or the
-// trays that were in use.
-func (b *bambu) uses() []Use {
-	var list []Use
-	for tool, n := range b.report.Mapping { // hardware unit * 256 + slot
-		if unit := n >> 8; n >= 0 && n < 65535 && unit < 128 {
-			list = append(list, Use{Tool: tool, Slot: slotName(unit*4 + n&0xff)})
-		} else if n >= 0 && n < 65535 {
-			list = append(list, Use{Tool: tool, Slot: slotName(unit)})
-		}
-	}
-	if list == nil && len(b.mapping) > 1 {
-		for tool, n := range b.mapping {
-			if name := slotName(n); name != "" {
-				list = append(list, Use{Tool: tool, Slot: name})
-			}
-		}
-	}
-	if list == nil {
-		list = b.used
-	}
-	return list
+	b.load()
 }
 
 var (
 	plateOf = regexp.MustCompile(`plate_(\d{1,3})\.gcode`)
-	words   = map[int64]string{bambuCancelled: "The print was cancelled.", 0x03008003: "The printer sees spaghetti.",
-		0x03008004: "The filament ran out.", 0x07008011: "The filament of the AMS ran out."}
+	words   = map[int64]string{0x03008003: "The printer sees spaghetti.", 0x03008004: "The filament ran out.",
+		0x07008011: "The filament of the AMS ran out."}
 )
+
+// inWords returns the text for a print_error. Its third digit counts the AMS units.
+func inWords(fault int64) string {
+	return cmp.Or(words[fault&^0x30000], fmt.Sprintf("The printer shows the error %08X.", fault))
+}
 
 // observe returns the observation of the report, and whether the whole state is missing.
 func (b *bambu) observe(now time.Time) (o Observation, ask bool) {
-	r := b.report
-	fault, _ := r.Error.number()
-	if o.Replays, o.Fingerprint = true, b.Fingerprint; len(b.trays) > 0 {
-		o.Slots = []Slot{}
-		for n := range 256 {
-			if s, ok := b.trays[n]; ok {
-				o.Slots = append(o.Slots, s)
-			}
-		}
-	}
+	r, file := b.report, string(or(b.report.File, ""))
+	o.Replays, o.Fingerprint, o.Slots = true, b.Fingerprint, b.list()
 	if r.State == "" {
 		o.State, o.Message = Unknown, "The printer is connected, but has not said what it does yet."
 		return o, true
 	}
+	fault, _ := r.Error.number()
 	if fault != 0 && fault != bambuCancelled {
-		o.Code = fmt.Sprintf("%08X", fault)
-		o.Message = cmp.Or(words[fault&^0x00030000], words[fault], "The printer shows the error "+o.Code+".")
+		b.fault, o.Code, o.Message = fault, fmt.Sprintf("%08X", fault), inWords(fault)
+	} else if fault != 0 {
+		b.fault = fault
 	}
-	file := string(or(r.File, ""))
+	nothing := o
 	if o.File = string(or(r.Name, "")); o.File == "" && file != "" {
 		o.File = path.Base(file)
 	}
@@ -383,65 +260,62 @@ func (b *bambu) observe(now time.Time) (o Observation, ask bool) {
 	if o.Key = string(or(r.Subtask, "")); o.Key == "0" {
 		o.Key = ""
 	}
-	system := r.Type == "system" || strings.HasPrefix(file, "/usr/")
-	state := r.State
-	switch {
-	case state == "IDLE":
-		o.State, o.Phase = Idle, None
-	case system && (state == "PREPARE" || state == "RUNNING" || state == "PAUSE"):
-		return Observation{State: Idle, Phase: None, Message: "The printer calibrates itself.", Slots: o.Slots}, false
-	case state == "PREPARE" || state == "RUNNING" || state == "PAUSE":
-		return b.running(now, o, fault)
-	case state == "FINISH":
-		o.State, o.Phase, o.Outcome = Idle, Ended, Completed
-	case state == "FAILED":
-		if b.failing.IsZero() {
-			b.failing = now
+	switch r.State {
+	case "PREPARE", "RUNNING", "PAUSE":
+		if r.Type != "system" && !strings.HasPrefix(file, "/usr/") {
+			b.stopped = time.Time{}
+			return b.running(now, o, nothing, fault)
 		}
-		if b.runs && b.fault == 0 && now.Sub(b.failing) < bambuErrorTime {
-			return Observation{Message: o.Message, Code: o.Code, Slots: o.Slots}, false
+		nothing.State, nothing.Phase, nothing.Message = Idle, None, "The printer calibrates itself."
+		return nothing, false
+	case "IDLE", "FINISH", "FAILED":
+	default: // INIT, OFFLINE, SLICING in the cloud
+		return nothing, false
+	}
+	o.State, b.starting = Idle, time.Time{}
+	if b.stopped.IsZero() {
+		b.stopped = now
+	}
+	switch waited := now.Sub(b.stopped); {
+	case r.State == "FINISH":
+		o.Phase, o.Outcome = Ended, Completed
+	case r.State == "IDLE":
+		if o.Phase = None; waited < endsAfter {
+			return o, false
 		}
-		o.State, o.Phase, o.Outcome = Idle, Ended, Unknown
-		if b.fault == bambuCancelled {
+	case b.runs && b.fault == 0 && waited < bambuErrorTime:
+		return nothing, false
+	default:
+		if o.Phase, o.Outcome = Ended, Unknown; b.fault == bambuCancelled {
 			o.Outcome = Cancelled
 		} else if b.fault != 0 {
-			o.Outcome = Failed
-			o.Reason = cmp.Or(words[b.fault&^0x00030000], fmt.Sprintf("error %08X", b.fault))
+			o.Outcome, o.Reason = Failed, inWords(b.fault)
 		}
-	default: // INIT, OFFLINE, SLICING in the cloud
-		return Observation{Message: o.Message, Code: o.Code, Slots: o.Slots}, false
 	}
-	if b.idling.IsZero() {
-		b.idling = now
-	}
-	if b.runs && (state != "IDLE" || now.Sub(b.idling) >= endsAfter) {
-		b.runs, b.named, b.mapping, b.used = false, false, nil, nil
-	}
-	b.starting = time.Time{}
-	if state != "FAILED" {
-		b.failing = time.Time{}
+	if b.runs {
+		b.runs, b.named, b.sent, b.seen = false, false, nil, nil
 	}
 	return o, false
 }
 
-// running adds what counts while a job runs.
-func (b *bambu) running(now time.Time, o Observation, fault int64) (Observation, bool) {
+// running adds what counts while a job runs. It returns nothing until the name of the job has come.
+func (b *bambu) running(now time.Time, o, nothing Observation, fault int64) (Observation, bool) {
 	r := b.report
-	if !b.runs {
-		if b.starting.IsZero() {
-			b.starting, b.fault = now, fault
-		}
-		if !b.named && now.Sub(b.starting) < bambuNameTime {
-			return Observation{Slots: o.Slots}, true
-		}
-		b.runs, b.failing = true, time.Time{}
+	if b.starting.IsZero() {
+		b.starting = now
 	}
-	o.State, o.Phase, b.idling = Printing, Runs, time.Time{}
-	if r.State == "PREPARE" { // the percentage is the one of the job before
+	if !b.runs {
+		if !b.named && now.Sub(b.starting) < bambuNameTime {
+			return nothing, true
+		}
+		if b.runs, b.fault = true, fault; b.sentFor != string(or(r.Name, "")) {
+			b.sent = nil
+		}
+	}
+	if o.State, o.Phase = Printing, Runs; r.State == "PREPARE" { // the percentage is the one of the job before
 		o.Progress = new(0.0)
 		return o, false
 	}
-	b.prints()
 	o.Used = b.uses()
 	if p, ok := r.Percent.number(); ok {
 		o.Progress = new(float64(p) / 100)

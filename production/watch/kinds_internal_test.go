@@ -383,7 +383,8 @@ func TestBambu(t *testing.T) {
 		r.want("paused box#1 plate 2 37% T0A1 T0A2, idle box#1 plate 2 37% cancelled T0A1 T0A2")
 
 		// A start that fails, and a failure whose code comes later. The sender says which trays the file uses.
-		p.Send(watchtest.Fields{"command": "project_file", "param": "Metadata/plate_1.gcode", "ams_mapping": []int{-1, 2, 0}})
+		p.Send(watchtest.Fields{"command": "project_file", "param": "Metadata/plate_1.gcode", "subtask_name": "lid",
+			"ams_mapping": []int{-1, 2, 0}})
 		p.Send(watchtest.Fields{"gcode_state": "PREPARE", "subtask_id": "1002", "subtask_name": "lid",
 			"gcode_file": "/data/Metadata/plate_1.gcode"})
 		r.wait(time.Second)

@@ -233,7 +233,7 @@ func (w *Watcher) follow(ctx context.Context, p *watched, printer Printer) {
 		if err == nil {
 			err = k.watch(ctx, func(o Observation) {
 				wait = firstRetry
-				if o.Fingerprint != pinned && w.Pinned != nil {
+				if o.Fingerprint != "" && o.Fingerprint != pinned && w.Pinned != nil {
 					pinned = o.Fingerprint
 					w.Pinned(printer.ID, pinned)
 				}
