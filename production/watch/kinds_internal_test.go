@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"spoolwright/production/watch/watchtest"
 )
 
@@ -419,6 +421,102 @@ func TestBambu(t *testing.T) {
 				t.Errorf("the watcher sends %s", request)
 			}
 		}
+	})
+}
+
+// A file that was sent with a mapping starts, and its filament runs out; the screen starts it again with another tray.
+func TestBambuTrays(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		p := &watchtest.Bambu{Serial: "01P00A123456789", Code: "1", Silent: true}
+		l := r.net.Listen("p1s:8883")
+		go p.Serve(l)
+		defer l.Close()
+		r.follow(Connection{Kind: "bambu", Address: "p1s", Secret: "1", Serial: p.Serial})
+		r.wait(time.Second)
+		tray := func(id, color, uuid string) watchtest.Fields {
+			return watchtest.Fields{"id": id, "tray_type": "PLA", "tray_color": color, "remain": -1, "tray_uuid": uuid,
+				"tag_uid": "0123456789ABCDEF"}
+		}
+		zeros := strings.Repeat("0", 32)
+		p.Send(watchtest.Fields{"gcode_state": "IDLE", "subtask_name": "a", "ams": watchtest.Fields{"ams": []any{
+			watchtest.Fields{"id": "0", "tray": []any{tray("0", "FF0000FF", "1"+zeros[1:]), tray("1", "00FF00FF", zeros)}},
+			watchtest.Fields{"id": "1", "tray": []any{tray("0", "00FF00FF", zeros)}}}},
+			"vt_tray": watchtest.Fields{"id": "254", "tray_type": "TPU", "tray_color": "000000FF"}})
+		r.wait(time.Second)
+		slots := r.states[0].Slots
+		if len(slots) != 4 || slots[0].Tag != "1"+zeros[1:] || slots[1].Tag != "0123456789ABCDEF" ||
+			slots[2].Slot != "B1" || slots[2].Remaining != nil || slots[3].Slot != "External" || slots[3].Material != "TPU" {
+			t.Errorf("the slots are %+v", slots)
+		}
+		now := func(tray string) watchtest.Fields { return watchtest.Fields{"tray_now": tray} }
+		p.Send(watchtest.Fields{"command": "project_file", "subtask_name": "b", "ams_mapping": []int{1, 0}})
+		p.Send(watchtest.Fields{"gcode_state": "RUNNING", "subtask_name": "b", "ams": now("1")})
+		r.wait(time.Second)
+		p.Send(watchtest.Fields{"ams": now("254")}) // nothing that the file uses
+		p.Send(watchtest.Fields{"ams": now("4")})   // B1 has the filament of A2
+		r.wait(time.Second)
+		p.Send(watchtest.Fields{"gcode_state": "FINISH"})
+		r.wait(time.Second)
+		r.want("idle, printing b#1 T0A2 T1A1, printing b#1 T0A2 T1A1 T0B1, idle b#1 100% completed T0A2 T1A1 T0B1")
+
+		p.Send(watchtest.Fields{"command": "project_file", "subtask_name": "never started", "ams_mapping": []int{0, 1}})
+		p.Send(watchtest.Fields{"gcode_state": "PREPARE", "subtask_name": "b", "ams": now("0")})
+		r.wait(time.Second)
+		p.Send(watchtest.Fields{"gcode_state": "RUNNING"})
+		r.wait(time.Second)
+		p.Send(watchtest.Fields{"ams": now("4")})
+		r.wait(time.Second)
+		r.want("printing b#2 0%, printing b#2 0% T0A1, printing b#2 0% T0A1 T1B1")
+	})
+}
+
+// A connection that stays open without an answer is made again.
+func TestStaleConnections(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		m := &watchtest.Moonraker{}
+		m.Update("print_stats", watchtest.Fields{"state": "standby"})
+		hangs := make(chan bool)
+		sockets := 0
+		defer r.net.Serve("m:7125", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.Path != "/websocket" {
+				m.ServeHTTP(w, q)
+				return
+			}
+			if sockets++; sockets > 1 {
+				m.ServeHTTP(w, q)
+				return
+			}
+			c, err := websocket.Accept(w, q, nil)
+			if err == nil {
+				c.Read(context.Background())
+				<-hangs // it answers no ping
+				c.CloseNow()
+			}
+		}))()
+		defer close(hangs)
+		r.follow(Connection{Kind: "moonraker", Address: "m"})
+		r.wait(35 * time.Second)
+		r.want("")
+		r.wait(10 * time.Second)
+		r.want("idle")
+		if sockets != 2 {
+			t.Errorf("%d connections", sockets)
+		}
+	})
+	t.Run("Bambu", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, r *rig) {
+			p := &watchtest.Bambu{Serial: "01P00A123456789", Code: "1"}
+			p.Send(watchtest.Fields{"gcode_state": "IDLE"})
+			l := r.net.Listen("p1s:8883")
+			go p.Serve(l)
+			defer l.Close()
+			r.follow(Connection{Kind: "bambu", Address: "p1s", Secret: "1", Serial: p.Serial})
+			r.wait(bambuQuiet + 10*time.Second)
+			r.want("idle")
+			if n := len(p.Requests); n != 2 {
+				t.Errorf("%d connections", n)
+			}
+		})
 	})
 }
 

@@ -173,7 +173,7 @@ func (t *tracker) same(o Observation, first bool) bool {
 	if o.Vouched && o.Key != "" && j.key != "" {
 		return true
 	}
-	if o.File != "" && j.File != "" && cut(o.File, 500) != j.File {
+	if o.File != "" && j.File != "" && cut(o.File, 500) != j.File || o.Plate > 0 && j.Plate > 0 && o.Plate != j.Plate {
 		return false
 	}
 	if o.Phase != Runs {
@@ -202,7 +202,8 @@ func (t *tracker) start(now time.Time, o Observation, first, unseen, replaces bo
 	}
 	j.Adopted = unseen
 	repeats := t.last != nil && o.File != "" && t.last.File == cut(o.File, 500)
-	replays := o.Replays && t.away > bootsIn && now.Sub(t.backAt) < replayWithin && repeats && t.last.begun.Before(t.backAt)
+	replays := repeats && o.Replays && t.away > bootsIn && now.Sub(t.backAt) < replayWithin &&
+		t.last.begun.Before(t.backAt)
 	j.Certain = !(repeats && (replays || again || replaces && !o.Vouched))
 	if o.Elapsed > 0 || !first {
 		j.StartedAt = moment(now.Add(-time.Duration(o.Elapsed * float64(time.Second))))
@@ -310,7 +311,7 @@ func (p Past) job() *job {
 
 // settle ends a job that the printer no longer has, and emits what has changed.
 func (t *tracker) settle(now time.Time) {
-	if t.job != nil && !t.idleSince.IsZero() && now.Sub(t.idleSince) >= endsAfter {
+	if t.job != nil && !t.idleSince.IsZero() && t.lostAt.IsZero() && now.Sub(t.idleSince) >= endsAfter {
 		t.end(now, Unknown, "", Idle, false)
 	}
 	if t.now.State == Unknown && t.now.Message == "" && t.sentAt.IsZero() {
