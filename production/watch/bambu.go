@@ -160,8 +160,8 @@ func (b *bambu) watch(ctx context.Context, yield func(Observation)) error {
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { m.NetConn().Close() })()
-	defer m.NetConn().Close()
+	defer context.AfterFunc(ctx, func() { m.Close() })()
+	defer m.Close()
 	*b = bambu{Connection: b.Connection, dial: b.dial, address: b.address, slots: map[string]Slot{}, named: true}
 	if err := b.pushall(m); err != nil {
 		return problemOf(err, b.address)

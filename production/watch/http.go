@@ -96,7 +96,7 @@ func addressOf(text, port string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || len(text) > 300 || text != "" && strings.ContainsAny(text, "@?#") ||
 		strings.Contains(u.Path, "://") {
-		return nil, problem("invalid", "The address is a name or an IP address, with a port if it is not the usual one.")
+		return nil, problem("invalid", "The address is a name or IP address, with a port if it is not the usual one.")
 	}
 	if u.Port() == "" {
 		u.Host += ":" + port

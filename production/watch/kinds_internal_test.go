@@ -1,9 +1,13 @@
 package watch
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -160,6 +164,9 @@ func TestDigest(t *testing.T) {
 				defer r.net.Serve("mk3:8080", p)()
 				for secret, want := range map[string]string{"pass": "", "maker:pass": "", "wrong": "key", "": "key"} {
 					c := Connection{Kind: "prusalink", Address: "http://mk3:8080/", Secret: secret}
+					if pi && secret == "pass" {
+						want = "key" // it takes it for a key
+					}
 					if _, err := Test(t.Context(), c, r.net.Dial); codeOf(err) != want {
 						t.Errorf("with %q: %v", secret, err)
 					}
@@ -296,31 +303,42 @@ func TestMoonraker(t *testing.T) {
 		r.wait(time.Second)
 		r.want("printing b.gcode#2 10% T1=10, idle b.gcode#2 10% cancelled T1=20, printing b.gcode#3 10% T1=5")
 
+		// The row comes after the state.
+		m.Row("000004", 9, "b.gcode", "completed", 9, 10)
+		stats("complete", "b.gcode", 9, 10)
+		stats("printing", "b.gcode", .5, 0)
+		m.Row("000005", 9, "b.gcode", "in_progress", 0, 0)
+		r.wait(time.Second)
+		r.want("idle b.gcode#3 100% completed T1=10, printing b.gcode#4 10%")
+		if id := r.states[len(r.states)-1].Job.ID; id != "000005/9.000" {
+			t.Errorf("the id is %s", id)
+		}
+
 		// An emergency stop, and a restart of Klipper, which forgets the subscription.
 		m.Update("webhooks", watchtest.Fields{"state": "shutdown", "state_message": "Lost communication with MCU"})
 		synctest.Wait()
-		m.Row("000004", 9, "b.gcode", "klippy_shutdown", 3, 10)
+		m.Row("000005", 9, "b.gcode", "klippy_shutdown", 3, 10)
 		m.Klipper(false)
 		r.wait(time.Second)
 		m.Klipper(true)
 		r.wait(time.Second)
-		r.want("attention!shutdown b.gcode#3 10% failed T1=10, offline!klipper, idle")
+		r.want("attention!shutdown b.gcode#4 10% failed, offline!klipper, idle")
 		if reason := r.states[len(r.states)-3].Job.Reason; reason != "Lost communication with MCU" {
 			t.Errorf("the reason is %q", reason)
 		}
-		m.Row("000005", 10, "c.gcode", "in_progress", 0, 0)
+		m.Row("000006", 10, "c.gcode", "in_progress", 0, 0)
 		stats("printing", "c.gcode", 1, 10)
-		r.want("printing c.gcode#4 0% T0=10")
+		r.want("printing c.gcode#5 0% T0=10")
 
 		// Klipper restarts during a print; the row says so. Another whole job runs while the watcher is away.
-		m.Row("000005", 10, "c.gcode", "klippy_disconnect", 3, 10)
+		m.Row("000006", 10, "c.gcode", "klippy_disconnect", 3, 10)
 		stop()
 		m.Klipper(true)
-		m.Row("000006", 11, "d.gcode", "completed", 60, 77)
+		m.Row("000007", 11, "d.gcode", "completed", 60, 77)
 		r.wait(time.Hour)
 		stop = r.net.Serve("voron:7125", m)
 		r.wait(10 * time.Second)
-		r.want("offline!port c.gcode#4 0% T0=10, idle c.gcode#4 0% failed T0=10, idle d.gcode#5 adopted 100% completed T0=77")
+		r.want("offline!port c.gcode#5 0% T0=10, idle c.gcode#5 0% failed T0=10, idle d.gcode#6 adopted 100% completed T0=77")
 		m.Update("print_stats", watchtest.Fields{"state": "strange"})
 		r.wait(time.Second)
 		r.want("")
@@ -467,6 +485,23 @@ func TestBambuTrays(t *testing.T) {
 		p.Send(watchtest.Fields{"ams": now("4")})
 		r.wait(time.Second)
 		r.want("printing b#2 0%, printing b#2 0% T0A1, printing b#2 0% T0A1 T1B1")
+
+		// The name of a job comes after its state. A tray becomes empty.
+		p.Send(watchtest.Fields{"gcode_state": "FINISH", "mapping": nil,
+			"ams": watchtest.Fields{"ams": []any{watchtest.Fields{"id": "0", "tray": []any{watchtest.Fields{"id": "0"}}}}}})
+		r.wait(time.Second)
+		if s := r.states[len(r.states)-1].Slots[0]; !s.Empty || s.Tag != "" || s.Color != "" {
+			t.Errorf("the slot is %+v", s)
+		}
+		p.Send(watchtest.Fields{"gcode_state": "PREPARE"})
+		r.wait(10 * time.Second)
+		r.want("idle b#2 100% completed T0A1 T1B1")
+		p.Send(watchtest.Fields{"subtask_name": "c"})
+		r.wait(time.Second)
+		r.want("printing c#3 0%")
+		if n := len(p.Requests); n != 1 {
+			t.Errorf("%d requests for the whole state", n)
+		}
 	})
 }
 
@@ -580,6 +615,48 @@ func TestProblems(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A message with QoS 1 is acknowledged; one of more than 4 MB is refused, and so is one that stops in the middle.
+func TestMQTT(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		m := &mqtt{near, bufio.NewReader(near)}
+		go far.Write([]byte{0x32, 6, 0, 1, 't', 0, 7, '!'})
+		kind, body, err := m.receive(time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ack := make([]byte, 4)
+		go io.ReadFull(far, ack)
+		text, err := m.message(kind, body)
+		if synctest.Wait(); err != nil || string(text) != "!" || !bytes.Equal(ack, []byte{0x40, 2, 0, 7}) {
+			t.Errorf("%q %v %v", text, err, ack)
+		}
+		go far.Write([]byte{0x30, 0xff, 0xff, 0xff, 0x7f})
+		if _, _, err := m.receive(time.Second); codeOf(err) != "protocol" {
+			t.Errorf("%v", err)
+		}
+		go far.Write([]byte{0x30, 6, 0})
+		if _, _, err := m.receive(time.Second); err != io.ErrUnexpectedEOF {
+			t.Errorf("%v", err)
+		}
+		var timeout net.Error
+		if _, _, err := m.receive(time.Second); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%v", err)
+		}
+		near.Close()
+	})
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"a\x00b\nc": "a b c", "äöü\xffxyz": "äöüxy", " a ": "a"} {
+		if got := cut(text, 5); got != want {
+			t.Errorf("cut(%q) is %q, want %q", text, got, want)
+		}
+	}
 }
 
 func TestJSON(t *testing.T) {

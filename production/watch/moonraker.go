@@ -18,8 +18,8 @@ import (
 // pingEvery is how often a connection is checked that may be stale.
 const pingEvery = 30 * time.Second
 
-// moonraker listens to Moonraker by JSON-RPC over a WebSocket, and reads its history by HTTP. A job's identity is the id
-// of its row in the history with its start, because ids begin again when rows are deleted.
+// moonraker listens to Moonraker by JSON-RPC over a WebSocket, and reads its history by HTTP. A job's identity is the
+// id of its row in the history with its start, because ids begin again when rows are deleted.
 type moonraker struct {
 	*site
 	status  klipper

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"bufio"
-	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -12,7 +11,7 @@ import (
 
 // mqtt is a connection of MQTT 3.1.1 (OASIS), as far as printers need it: no QoS but to acknowledge, clean sessions.
 type mqtt struct {
-	*tls.Conn
+	net.Conn
 	r *bufio.Reader
 }
 

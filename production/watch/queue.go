@@ -89,6 +89,12 @@ func (w *Watcher) deliver(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTime, cancel) })()
 	n, wait := maxBatch, firstRetry
 	for last.Err() == nil {
+		w.mu.Lock()
+		failed := w.failed
+		w.mu.Unlock()
+		if failed && pause(ctx, sendEvery) == nil {
+			continue
+		}
 		states := w.queue.take(n)
 		if len(states) == 0 {
 			select {
@@ -109,7 +115,8 @@ func (w *Watcher) deliver(ctx context.Context) {
 		for _, r := range results {
 			had[key{r.PrinterID, r.Sequence}] = true
 			if r.Outcome == "refused" && r.Error != nil {
-				w.Log.Warn("The service refuses a state", "printer", r.PrinterID, "code", r.Error.Code, "detail", r.Error.Detail)
+				w.Log.Warn("The service refuses a state", "printer", r.PrinterID, "code", r.Error.Code,
+					"detail", r.Error.Detail)
 			}
 		}
 		refused := errors.Is(err, ErrRefused)

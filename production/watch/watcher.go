@@ -15,7 +15,7 @@ import (
 // Bounds of a Watcher.
 const (
 	leaseEvery = 20 * time.Second
-	leaseLasts = 60 * time.Second
+	leaseRetry = 5 * time.Second
 	tickEvery  = 5 * time.Second
 	sendEvery  = time.Second // at most one request to the Sink
 	sendWithin = 30 * time.Second
@@ -80,6 +80,7 @@ type Watcher struct {
 	mu      sync.Mutex // of the fields below, and of their trackers
 	wanted  map[string]Printer
 	watched map[string]*watched
+	failed  bool   // the last request for leases; nothing is sent meanwhile
 	changed signal // Set was called
 	queue   queue
 	dials   chan struct{}
@@ -89,7 +90,6 @@ type Watcher struct {
 type watched struct {
 	Printer
 	tracker *tracker
-	until   time.Time          // of the lease
 	cancel  context.CancelFunc // nil if no goroutine watches it
 }
 
@@ -108,8 +108,8 @@ func New(name string, sink Sink, dial Dial, log *slog.Logger) *Watcher {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	return &Watcher{Name: name, Sink: sink, Dial: dial, Log: log, watched: map[string]*watched{}, changed: make(signal, 1),
-		queue: queue{wake: make(signal, 1), counts: map[string]int{}}, dials: make(chan struct{}, maxDials)}
+	return &Watcher{Name: name, Sink: sink, Dial: dial, Log: log, watched: map[string]*watched{},
+		changed: make(signal, 1), queue: queue{wake: make(signal, 1), counts: map[string]int{}}, dials: make(chan struct{}, maxDials)}
 }
 
 // Set says which printers to watch from now on.
@@ -130,13 +130,15 @@ func (w *Watcher) Run(ctx context.Context) {
 	wg.Go(func() { w.deliver(ctx) })
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			w.lease(ctx, &wg)
-			wait, cancel := context.WithTimeout(ctx, leaseEvery)
+			wait := leaseEvery
+			if !w.lease(ctx, &wg) {
+				wait = leaseRetry
+			}
 			select {
 			case <-w.changed:
-			case <-wait.Done():
+			case <-time.After(wait):
+			case <-ctx.Done():
 			}
-			cancel()
 		}
 	})
 	for pause(ctx, tickEvery) == nil {
@@ -150,9 +152,9 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// lease renews the leases, and begins and ends watching accordingly. Without an answer the leases end when their time
-// is over.
-func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) {
+// lease renews the leases, and begins and ends watching accordingly. Without an answer, it reports false, and watching
+// goes on: the States wait until it is known that no other watcher has the printers.
+func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) bool {
 	w.mu.Lock()
 	ids := slices.Sorted(maps.Keys(w.wanted))
 	w.mu.Unlock()
@@ -171,10 +173,11 @@ func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.failed = failed
 	for id, p := range w.watched {
 		wanted, ok := w.wanted[id]
 		_, may := held[id]
-		if p.cancel != nil && (wanted != p.Printer || !may && !(failed && now.Before(p.until))) {
+		if p.cancel != nil && (wanted != p.Printer || !may && !failed) {
 			p.cancel()
 			p.tracker.suspend(now)
 			p.cancel = nil
@@ -187,9 +190,6 @@ func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) {
 		wanted, ok := w.wanted[id]
 		p := w.watched[id]
 		if !ok || p != nil && p.cancel != nil {
-			if ok {
-				p.until = now.Add(leaseLasts)
-			}
 			continue
 		}
 		// Otherwise the tracker goes on, unless another watcher has done so.
@@ -197,11 +197,12 @@ func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) {
 			p = &watched{tracker: newTracker(id, h.Last, now, w.queue.put)}
 			w.watched[id] = p
 		}
-		p.Printer, p.until = wanted, now.Add(leaseLasts)
+		p.Printer = wanted
 		var watching context.Context
 		watching, p.cancel = context.WithCancel(ctx)
 		wg.Go(func() { w.follow(watching, p, wanted) })
 	}
+	return !failed
 }
 
 // limited opens a connection when fewer than maxDials are being made.

@@ -32,7 +32,7 @@ func (m *memory) Lease(_ context.Context, _ string, ids []string) (held []Held, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {
-		if !m.denied {
+		if !m.denied && m.err == nil {
 			held = append(held, Held{id, m.last[id]})
 		}
 	}
@@ -158,10 +158,12 @@ func TestWatcher(t *testing.T) {
 		equal(t, sink.shown(t), "b idle A.GCO#1 3% cancelled")
 
 		// A state that the service never takes does not hold up the others.
-		sink.set(func() { sink.bad = "b" })
+		sink.set(func() { sink.bad, sink.err = "b", errors.New("down") })
 		a.Set("PAUSED", watchtest.Fields{"id": 8, "progress": 1}, file)
 		b.Set("PAUSED", watchtest.Fields{"id": 8, "progress": 1}, file)
-		r.wait(20 * time.Second)
+		r.wait(30 * time.Second)
+		sink.set(func() { sink.err = nil })
+		r.wait(2 * time.Minute)
 		equal(t, sink.shown(t), "a paused A.GCO#2 1%")
 
 		// What waits at the end is sent.
@@ -201,4 +203,21 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 		last = s
 	}
+}
+
+// The States that a Sink did not answer stay first.
+func TestQueueOrder(t *testing.T) {
+	t.Parallel()
+	q := queue{wake: make(signal, 1), counts: map[string]int{}}
+	for i := range 4 {
+		q.put(State{PrinterID: fmt.Sprint(i), Sequence: 1}, true)
+	}
+	q.take(3)
+	q.put(State{PrinterID: "0", Sequence: 2}, false) // the older one is being sent
+	q.done(func(s State) bool { return s.PrinterID == "1" })
+	got := ""
+	for _, s := range q.take(maxBatch) {
+		got += fmt.Sprint(s.PrinterID, "/", s.Sequence, " ")
+	}
+	equal(t, got, "0/1 2/1 3/1 0/2 ")
 }

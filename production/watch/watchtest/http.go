@@ -98,6 +98,10 @@ func (p *PrusaLink) allows(w http.ResponseWriter, r *http.Request) bool {
 	if p.Digest != "" && fields["response"] == want {
 		return true
 	}
+	if p.Pi && r.Header.Get("X-Api-Key") != "" {
+		answer(w, 403, Fields{"title": "403: Forbidden"})
+		return false
+	}
 	w.Header().Set("WWW-Authenticate", challenge)
 	answer(w, 401, Fields{"title": "401: Unauthorized"})
 	return false
