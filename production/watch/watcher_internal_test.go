@@ -25,6 +25,7 @@ type memory struct {
 	bad    string // a printer whose states are refused with the whole request
 	sends  int
 	denied bool // another watcher has the leases
+	silent bool // nobody knows who has them
 	last   map[string]*State
 }
 
@@ -35,6 +36,9 @@ func (m *memory) Lease(_ context.Context, _ string, ids []string) (held []Held, 
 		if !m.denied && m.err == nil {
 			held = append(held, Held{id, m.last[id]})
 		}
+	}
+	if m.silent {
+		return nil, errors.New("no answer")
 	}
 	return held, m.err
 }
@@ -157,6 +161,16 @@ func TestWatcher(t *testing.T) {
 		r.wait(30 * time.Second)
 		equal(t, sink.shown(t), "b idle A.GCO#1 3% cancelled")
 
+		// Nothing is sent while it is not known who has the leases.
+		sink.set(func() { sink.silent = true })
+		r.wait(leaseEvery)
+		b.Set("PRINTING", watchtest.Fields{"id": 9, "progress": 1}, file)
+		r.wait(time.Minute)
+		equal(t, sink.shown(t), "")
+		sink.set(func() { sink.silent = false })
+		r.wait(10 * time.Second)
+		equal(t, sink.shown(t), "b printing A.GCO#2 1%")
+
 		// A state that the service never takes does not hold up the others.
 		sink.set(func() { sink.bad, sink.err = "b", errors.New("down") })
 		a.Set("PAUSED", watchtest.Fields{"id": 8, "progress": 1}, file)
@@ -164,7 +178,7 @@ func TestWatcher(t *testing.T) {
 		r.wait(30 * time.Second)
 		sink.set(func() { sink.err = nil })
 		r.wait(2 * time.Minute)
-		equal(t, sink.shown(t), "a paused A.GCO#2 1%")
+		equal(t, sink.shown(t), "a paused A.GCO#3 1%")
 
 		// What waits at the end is sent.
 		a.Set("STOPPED", nil, nil)
@@ -176,7 +190,7 @@ func TestWatcher(t *testing.T) {
 		}()
 		cancel()
 		<-done
-		equal(t, sink.shown(t), "a idle A.GCO#2 1% cancelled")
+		equal(t, sink.shown(t), "a idle A.GCO#3 1% cancelled")
 		if text := log.String(); strings.Contains(text, "secret") || !strings.Contains(text, "refuses the key") {
 			t.Errorf("the log is %s", text)
 		}
