@@ -139,7 +139,8 @@ func TestTracker(t *testing.T) {
 			[]step{saw(0, idle), saw(5, runs("", "a", .4)), gone(60), saw(3600, runs("", "a", .1))},
 			"idle, printing a#1 40%, idle a#1 40% unknown, printing a#2 adopted unsure 10%"},
 		"percentages go back": {nil, []step{saw(0, idle), saw(5, runs("", "a", .7)), saw(60, runs("", "a", .2)),
-			saw(60, runs("", "a", .9))}, "idle, printing a#1 70%, printing a#1 90%"},
+			saw(60, runs("", "a", .9)), saw(5, runs("", "a", .1)), saw(5, ended("", "a", Cancelled))},
+			"idle, printing a#1 70%, printing a#1 90%, idle a#1 90% cancelled"},
 		"failed start": {nil, []step{saw(0, idle), saw(5, runs("1", "a", 0)), saw(9, ended("1", "a", Failed))},
 			"idle, printing a#1 0%, idle a#1 0% failed"},
 		"values are reset at a cancel": {nil, []step{saw(0, idle), saw(5, mm(runs("1", "a", .4), 900, 0)),
@@ -257,6 +258,12 @@ func TestThrottle(t *testing.T) {
 		tracker.see(epoch.Add(time.Duration(i)*time.Second), o)
 	}
 	if states != 18 || transitions != 1 {
+		t.Errorf("%d states, %d transitions", states, transitions)
+	}
+	for i := range 100 { // another job, 1 % a second
+		tracker.see(epoch.Add(time.Hour+time.Duration(i)*time.Second), runs("1", "b", float64(i)/100))
+	}
+	if states != 18+1+1+3 || transitions != 3 {
 		t.Errorf("%d states, %d transitions", states, transitions)
 	}
 }
