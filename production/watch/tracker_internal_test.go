@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -277,5 +278,94 @@ func TestTimesOfUnseenEnd(t *testing.T) {
 	tracker.see(epoch.Add(72*time.Hour), ended("", "a", Completed))
 	if last.Job == nil || *last.Job.Elapsed != 1500 {
 		t.Errorf("%+v", last.Job)
+	}
+}
+
+// TestTrackerInvariants lets random things happen: whatever a printer says, a job starts once and ends once, one runs at
+// a time, progress and use never decrease, and a restart of the watcher changes nothing of this.
+func TestTrackerInvariants(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 60))
+		isVouched := seed%2 == 0
+		now, jobs := epoch, 1
+		var last, withJob *State
+		open, outcome, progress := "", map[string]string{}, map[string]float64{}
+		emit := func(s State, _ bool) {
+			if last != nil && s.Sequence <= last.Sequence {
+				t.Fatalf("seed %d: sequence %d after %d", seed, s.Sequence, last.Sequence)
+			}
+			last = &s
+			j := s.Job
+			if j == nil {
+				if open != "" {
+					t.Fatalf("seed %d: job %s is gone without an end", seed, open)
+				}
+				return
+			}
+			withJob = &s
+			was, known := outcome[j.ID]
+			switch {
+			case open != "" && open != j.ID:
+				t.Fatalf("seed %d: job %s runs besides %s", seed, j.ID, open)
+			case was != "" && (was != Unknown || j.Outcome != "" || !isVouched):
+				t.Fatalf("seed %d: job %s goes on after its end %s: %s", seed, j.ID, was, j.Outcome)
+			case !known && j.Outcome != "" && !j.Adopted:
+				t.Fatalf("seed %d: job %s ends without a start", seed, j.ID)
+			case or(j.Progress, 0) < progress[j.ID]:
+				t.Fatalf("seed %d: the progress of %s decreases", seed, j.ID)
+			}
+			outcome[j.ID], progress[j.ID], open = j.Outcome, or(j.Progress, 0), j.ID
+			if j.Outcome != "" {
+				open = ""
+			}
+		}
+		tracker := newTracker("p", nil, now, emit)
+		for range 60 {
+			now = now.Add(time.Duration(1+r.IntN(90)) * time.Second)
+			file := string(rune('a' + r.IntN(2)))
+			if r.IntN(3) == 0 {
+				jobs++ // vouched keys are never used again
+			}
+			key := fmt.Sprint(jobs)
+			if !isVouched {
+				key = []string{"", "1", "2"}[r.IntN(3)]
+			}
+			o := Observation{State: Idle, Vouched: isVouched, Key: key, File: file, Replays: r.IntN(2) == 0}
+			switch r.IntN(9) {
+			case 0:
+				tracker.lost(now, &Problem{Code: "off"})
+				continue
+			case 1: // the watcher restarts; the service has the last state, with the last job
+				if last != nil {
+					seed := *last
+					if seed.Job == nil && withJob != nil {
+						seed.Job = withJob.Job
+					}
+					tracker = newTracker("p", &seed, now, emit)
+				}
+				continue
+			case 2:
+				tracker.tick(now)
+				continue
+			case 3:
+				o.Phase, o.State = Keep, ""
+			case 4:
+				o.Phase = None
+			case 5:
+				o.Phase, o.Outcome = Ended, []string{Completed, Cancelled, Failed}[r.IntN(3)]
+			default:
+				o.Phase, o.State, o.Progress = Runs, Printing, new(r.Float64())
+				o.Elapsed, o.Millimetres = float64(r.IntN(1000)), float64(r.IntN(1000))
+			}
+			if isVouched && tracker.last != nil && r.IntN(4) == 0 {
+				jobs += 2
+				o.Key = fmt.Sprint(jobs)
+				o.Past = []Past{{Key: o.Key, File: file, Outcome: o.Outcome}, {Key: fmt.Sprint(jobs - 1), Outcome: Failed},
+					{Key: tracker.last.key, File: "b", Outcome: []string{"", Completed, Unknown}[r.IntN(3)]}}
+			}
+			tracker.see(now, o)
+			tracker.tick(now)
+		}
 	}
 }
