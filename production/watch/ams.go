@@ -84,8 +84,8 @@ func (b *bambu) list() (list []Slot) {
 	return list
 }
 
-// uses returns the slots of the job's filaments: by the printer's mapping, by the one that was sent with the job, or the
-// trays that it printed from. A tray with the same filament continues the one before it, which ran out; without a
+// uses returns the slots of the job's filaments: by the printer's mapping, by the one that was sent with the job, or
+// the trays that it printed from. A tray with the same filament continues the one before it, which ran out; without a
 // mapping, one with another filament is the next filament of the file.
 func (b *bambu) uses() (list []Use) {
 	add := func(tool, tray int) {
@@ -107,7 +107,8 @@ func (b *bambu) uses() (list []Use) {
 		add(tool, n)
 	}
 	sent := list != nil
-	if n, ok := b.report.AMS.Now.number(); ok && n != 255 && len(b.seen) < maxUses && !slices.Contains(b.seen, int(n)) {
+	n, ok := b.report.AMS.Now.number()
+	if ok && n != 255 && len(b.seen) < maxUses && !slices.Contains(b.seen, int(n)) {
 		b.seen = append(b.seen, int(n))
 	}
 	for _, n := range b.seen {

@@ -42,7 +42,7 @@ type bambu struct {
 
 	report  bambuReport
 	slots   map[string]Slot // by name
-	sent    []int           // the trays of the file's filaments, as somebody sent them with the job of the name sentFor
+	sent    []int           // the trays of the file's filaments, as they were sent with the job sentFor
 	sentFor string
 
 	runs     bool // between the start and the end of a job
@@ -119,8 +119,8 @@ func (b *bambu) connect(ctx context.Context) (*mqtt, error) {
 		return nil, problemOf(err, b.address)
 	}
 	fingerprint := ""
-	// The certificate is of the manufacturer's authority and names the serial number instead of a host. New models have
-	// new authorities, so the certificate itself is compared with the one that was seen first.
+	// The certificate is of the manufacturer's authority and names the serial number instead of a host. New models
+	// have new authorities, so the certificate itself is compared with the one that was seen first.
 	conn := tls.Client(plain, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			sum := sha256.Sum256(s.PeerCertificates[0].Raw)
@@ -129,7 +129,7 @@ func (b *bambu) connect(ctx context.Context) (*mqtt, error) {
 			case s.PeerCertificates[0].Subject.CommonName != b.Serial:
 				return problem("certificate", "The printer at this address has another serial number.")
 			case b.Fingerprint != "" && !strings.EqualFold(b.Fingerprint, fingerprint):
-				p := problem("certificate", "The certificate has changed. Is it the same printer? Then confirm the new one.")
+				p := problem("certificate", "The certificate has changed. If the printer is the same, confirm it.")
 				p.Fingerprint = fingerprint
 				return p
 			}

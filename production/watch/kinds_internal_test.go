@@ -151,7 +151,8 @@ func TestPrusaLink(t *testing.T) {
 		p.Set("ERROR", nil, nil)
 		r.wait(pollIdle)
 		r.want("printing spice_box.gcode#3 10%, offline!port spice_box.gcode#3 10%, " +
-			"unknown spice_box.gcode#3 10%, printing spice_box.gcode#3 12%, idle spice_box.gcode#3 12% cancelled, attention")
+			"unknown spice_box.gcode#3 10%, printing spice_box.gcode#3 12%, " +
+			"idle spice_box.gcode#3 12% cancelled, attention")
 	})
 }
 
@@ -338,7 +339,8 @@ func TestMoonraker(t *testing.T) {
 		r.wait(time.Hour)
 		stop = r.net.Serve("voron:7125", m)
 		r.wait(10 * time.Second)
-		r.want("offline!port c.gcode#5 0% T0=10, idle c.gcode#5 0% failed T0=10, idle d.gcode#6 adopted 100% completed T0=77")
+		r.want("offline!port c.gcode#5 0% T0=10, idle c.gcode#5 0% failed T0=10, " +
+			"idle d.gcode#6 adopted 100% completed T0=77")
 		m.Update("print_stats", watchtest.Fields{"state": "strange"})
 		r.wait(time.Second)
 		r.want("")
@@ -457,13 +459,15 @@ func TestBambuTrays(t *testing.T) {
 		}
 		zeros := strings.Repeat("0", 32)
 		p.Send(watchtest.Fields{"gcode_state": "IDLE", "subtask_name": "a", "ams": watchtest.Fields{"ams": []any{
-			watchtest.Fields{"id": "0", "tray": []any{tray("0", "FF0000FF", "1"+zeros[1:]), tray("1", "00FF00FF", zeros)}},
+			watchtest.Fields{"id": "0", "tray": []any{tray("0", "FF0000FF", "1"+zeros[1:]),
+				tray("1", "00FF00FF", zeros)}},
 			watchtest.Fields{"id": "1", "tray": []any{tray("0", "00FF00FF", zeros)}}}},
 			"vt_tray": watchtest.Fields{"id": "254", "tray_type": "TPU", "tray_color": "000000FF"}})
 		r.wait(time.Second)
 		slots := r.states[0].Slots
 		if len(slots) != 4 || slots[0].Tag != "1"+zeros[1:] || slots[1].Tag != "0123456789ABCDEF" ||
-			slots[2].Slot != "B1" || slots[2].Remaining != nil || slots[3].Slot != "External" || slots[3].Material != "TPU" {
+			slots[2].Slot != "B1" || slots[2].Remaining != nil || slots[3].Slot != "External" ||
+			slots[3].Material != "TPU" {
 			t.Errorf("the slots are %+v", slots)
 		}
 		now := func(tray string) watchtest.Fields { return watchtest.Fields{"tray_now": tray} }
@@ -477,7 +481,8 @@ func TestBambuTrays(t *testing.T) {
 		r.wait(time.Second)
 		r.want("idle, printing b#1 T0A2 T1A1, printing b#1 T0A2 T1A1 T0B1, idle b#1 100% completed T0A2 T1A1 T0B1")
 
-		p.Send(watchtest.Fields{"command": "project_file", "subtask_name": "never started", "ams_mapping": []int{0, 1}})
+		p.Send(watchtest.Fields{"command": "project_file", "subtask_name": "never started",
+			"ams_mapping": []int{0, 1}})
 		p.Send(watchtest.Fields{"gcode_state": "PREPARE", "subtask_name": "b", "ams": now("0")})
 		r.wait(time.Second)
 		p.Send(watchtest.Fields{"gcode_state": "RUNNING"})
@@ -487,8 +492,8 @@ func TestBambuTrays(t *testing.T) {
 		r.want("printing b#2 0%, printing b#2 0% T0A1, printing b#2 0% T0A1 T1B1")
 
 		// The name of a job comes after its state. A tray becomes empty.
-		p.Send(watchtest.Fields{"gcode_state": "FINISH", "mapping": nil,
-			"ams": watchtest.Fields{"ams": []any{watchtest.Fields{"id": "0", "tray": []any{watchtest.Fields{"id": "0"}}}}}})
+		empty := watchtest.Fields{"id": "0", "tray": []any{watchtest.Fields{"id": "0"}}}
+		p.Send(watchtest.Fields{"gcode_state": "FINISH", "ams": watchtest.Fields{"ams": []any{empty}}})
 		r.wait(time.Second)
 		if s := r.states[len(r.states)-1].Slots[0]; !s.Empty || s.Tag != "" || s.Color != "" {
 			t.Errorf("the slot is %+v", s)
@@ -662,7 +667,8 @@ func TestCut(t *testing.T) {
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	text, _ := json.Marshal(State{PrinterID: "p", Sequence: 1, State: Idle, ObservedAt: epoch})
-	if want := `{"printer_id":"p","sequence":1,"state":"idle","observed_at":"2026-11-30T12:00:00Z"}`; string(text) != want {
+	want := `{"printer_id":"p","sequence":1,"state":"idle","observed_at":"2026-11-30T12:00:00Z"}`
+	if string(text) != want {
 		t.Errorf("%s", text)
 	}
 }

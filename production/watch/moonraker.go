@@ -235,8 +235,8 @@ func (j moonrakerJob) is(o Observation) bool {
 		(j.Status == "in_progress" || o.Phase == Ended || goesOn && o.Elapsed >= j.Total-1)
 }
 
-// identify reads the history into o.Past, finds the key of the job that print_stats shows, and the estimate of one that
-// runs. Moonraker may write the row of a job after the state changes.
+// identify reads the history into o.Past, finds the key of the job that print_stats shows, and the estimate of one
+// that runs. Moonraker may write the row of a job after the state changes.
 func (m *moonraker) identify(ctx context.Context, o *Observation) error {
 	m.key, m.seconds = "", 0
 	for try := 0; try < 3 && m.key == ""; try++ {

@@ -203,7 +203,8 @@ func TestRealMoonraker(t *testing.T) {
 	sink.await(t, "the job is paused", func(s watch.State) bool { return s.State == watch.Paused })
 	extrude("a.gcode", 10)
 	stats("complete", "a.gcode")
-	if s := sink.await(t, "the job is completed", job("a.gcode", "completed")); used(s) != 30 || s.Job.ID != first.Job.ID {
+	if s := sink.await(t, "the job is completed", job("a.gcode", "completed")); used(s) != 30 ||
+		s.Job.ID != first.Job.ID {
 		t.Errorf("the job is %+v", s.Job)
 	}
 
@@ -231,10 +232,12 @@ func TestRealMoonraker(t *testing.T) {
 	begin("c.gcode")
 	extrude("c.gcode", 5)
 	stats("complete", "c.gcode")
-	if s := sink.await(t, "the job is cancelled", job("c.gcode", "cancelled")); used(s) != 20 || s.Job.ID != third.Job.ID {
+	if s := sink.await(t, "the job is cancelled", job("c.gcode", "cancelled")); used(s) != 20 ||
+		s.Job.ID != third.Job.ID {
 		t.Errorf("the job is %+v", s.Job)
 	}
-	if s := sink.await(t, "the job is completed", job("c.gcode", "completed")); used(s) != 5 || s.Job.ID == third.Job.ID {
+	if s := sink.await(t, "the job is completed", job("c.gcode", "completed")); used(s) != 5 ||
+		s.Job.ID == third.Job.ID {
 		t.Errorf("the job is %+v", s.Job)
 	}
 	ends := 0

@@ -94,8 +94,8 @@ func (m *mqtt) login(id, user, password, topic string, keepAlive time.Duration) 
 	case err != nil:
 		return err
 	case answer[1] == 4 || answer[1] == 5:
-		return problem("key", "The printer refuses the access code. Its screen shows the code, which changes when LAN "+
-			"mode or developer mode is switched.")
+		return problem("key", "The printer refuses the access code. Its screen shows the code, which changes when "+
+			"LAN mode or developer mode is switched.")
 	case answer[1] != 0:
 		return problem("busy", fmt.Sprintf("The printer refuses the connection with code %d.", answer[1]))
 	}

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// prusalink polls a printer of Prusa: Buddy firmware, or PrusaLink on a Raspberry Pi. Only the API v1 tells a completed
-// job from a stopped one. Buddy firmware leaves the job out when it has ended. A job's number survives a power cut.
+// prusalink polls a printer of Prusa: Buddy firmware, or PrusaLink on a Raspberry Pi. Only the API v1 tells a
+// completed job from a stopped one. Buddy firmware leaves the job out when it has ended. A job's number survives a
+// power cut.
 type prusalink struct {
 	*site
 	id        int64

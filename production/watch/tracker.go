@@ -27,6 +27,7 @@ type job struct {
 	mm   float64 // of all tools
 	tool int     // that uses filament
 
+	said  float64   // the elapsed seconds, by the printer
 	begun time.Time // when the watcher saw it first; zero before a restart
 }
 
@@ -64,7 +65,7 @@ func newTracker(id string, last *State, now time.Time, emit func(State, bool)) *
 	t.sent.Sequence, t.lostAt = last.Sequence, last.ObservedAt
 	t.now.State, t.now.Slots = last.State, last.Slots
 	if last.Job != nil {
-		j := &job{Job: *last.Job, key: last.Job.ID}
+		j := &job{Job: *last.Job, key: last.Job.ID, said: float64(or(last.Job.Elapsed, 0))}
 		if i := strings.LastIndexByte(j.ID, '@'); i >= 0 {
 			j.key = j.ID[:i] // see start
 		}
@@ -179,7 +180,7 @@ func (t *tracker) same(o Observation, first bool) bool {
 	if o.Phase != Runs {
 		return true
 	}
-	if o.Elapsed > 0 && j.Elapsed != nil && o.Elapsed < float64(*j.Elapsed)-5 {
+	if o.Elapsed > 0 && o.Elapsed < j.said-5 {
 		return false
 	}
 	// Percents go back during a print; they say something only after the printer was out of sight.
@@ -220,6 +221,7 @@ func (t *tracker) update(now time.Time, o Observation, unseen bool) {
 	j.File, j.Plate = cmp.Or(cut(o.File, 500), j.File), cmp.Or(o.Plate, j.Plate)
 	switch {
 	case o.Elapsed > 0:
+		j.said = max(o.Elapsed, j.said)
 		j.Elapsed = new(max(int64(min(o.Elapsed, 1e8)), or(j.Elapsed, 0)))
 	case j.StartedAt != nil && !(unseen && o.Phase == Ended):
 		j.Elapsed = new(max(int64(now.Sub(*j.StartedAt).Seconds()), or(j.Elapsed, 0)))

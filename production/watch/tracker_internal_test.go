@@ -104,7 +104,8 @@ func past(o Observation, rows ...Past) Observation {
 func TestTracker(t *testing.T) {
 	t.Parallel()
 	open := &State{State: Printing, Sequence: 7, ObservedAt: epoch.Add(-time.Hour),
-		Job: &Job{ID: "41", File: "a", Certain: true, Progress: new(0.4), Elapsed: new(int64(600)), Left: new(int64(900))}}
+		Job: &Job{ID: "41", File: "a", Certain: true, Progress: new(0.4), Elapsed: new(int64(600)),
+			Left: new(int64(900))}}
 	for name, test := range map[string]struct {
 		last  *State
 		steps []step
@@ -114,7 +115,8 @@ func TestTracker(t *testing.T) {
 		"first message is a job that runs": {nil,
 			[]step{saw(0, second(runs("1", "a", .4), 600)), saw(60, ended("1", "a", Completed))},
 			"printing a#1 adopted 40%, idle a#1 adopted 100% completed"},
-		"no data decides nothing": {open, []step{saw(0, Observation{State: Unknown, Message: "waiting"}), saw(9, busy)},
+		"no data decides nothing": {open, []step{saw(0, Observation{State: Unknown, Message: "waiting"}),
+			saw(9, busy)},
 			"unknown a#1 40%"},
 		"pause": {nil, []step{saw(0, idle), saw(5, runs("1", "a", 0)), saw(60, Observation{State: Paused, Phase: Runs,
 			Key: "1", File: "a"}), saw(60, runs("1", "a", .5)), saw(60, ended("1", "a", Completed))},
@@ -125,16 +127,19 @@ func TestTracker(t *testing.T) {
 			"idle, printing a#1 10%, offline!off a#1 10%, printing a#1 60%"},
 		"a short loss is not offline": {nil, []step{saw(0, idle), gone(5), {after: 50}, saw(5, idle)}, "idle"},
 		"ended while offline": {nil,
-			[]step{saw(0, idle), saw(5, runs("1", "a", .4)), gone(60), {after: 61}, saw(3600, ended("1", "a", Completed))},
+			[]step{saw(0, idle), saw(5, runs("1", "a", .4)), gone(60), {after: 61},
+				saw(3600, ended("1", "a", Completed))},
 			"idle, printing a#1 40%, offline!off a#1 40%, idle a#1 100% completed"},
 		"idle after offline": {nil,
 			[]step{saw(0, idle), saw(5, runs("1", "a", .4)), gone(60), saw(3600, idle), saw(10, idle), {after: 11}},
 			"idle, printing a#1 40%, idle a#1 40% unknown"},
 		"ended and started again while offline, other key": {nil,
-			[]step{saw(0, idle), saw(5, vouched(runs("1", "a", .4))), gone(60), saw(3600, vouched(runs("2", "a", .5)))},
+			[]step{saw(0, idle), saw(5, vouched(runs("1", "a", .4))), gone(60),
+				saw(3600, vouched(runs("2", "a", .5)))},
 			"idle, printing a#1 40%, idle a#1 40% unknown, printing a#2 adopted 50%"},
 		"ended and started again while offline, less time": {nil,
-			[]step{saw(0, idle), saw(5, second(runs("", "a", .4), 600)), gone(60), saw(3600, second(runs("", "a", .5), 30))},
+			[]step{saw(0, idle), saw(5, second(runs("", "a", .4), 600)), gone(60),
+				saw(3600, second(runs("", "a", .5), 30))},
 			"idle, printing a#1 40%, idle a#1 40% unknown, printing a#2 adopted unsure 50%"},
 		"ended and started again while offline, smaller percentage": {nil,
 			[]step{saw(0, idle), saw(5, runs("", "a", .4)), gone(60), saw(3600, runs("", "a", .1))},
@@ -145,44 +150,53 @@ func TestTracker(t *testing.T) {
 		"failed start": {nil, []step{saw(0, idle), saw(5, runs("1", "a", 0)), saw(9, ended("1", "a", Failed))},
 			"idle, printing a#1 0%, idle a#1 0% failed"},
 		"values are reset at a cancel": {nil, []step{saw(0, idle), saw(5, mm(runs("1", "a", .4), 900, 0)),
-			saw(40, mm(Observation{State: Idle, Phase: Ended, Key: "1", Outcome: Cancelled, Progress: new(0.0)}, 0, 0))},
+			saw(40, Observation{State: Idle, Phase: Ended, Key: "1", Outcome: Cancelled, Progress: new(0.0)})},
 			"idle, printing a#1 40% T0=900, idle a#1 40% cancelled T0=900"},
 		"an end stays": {nil, []step{saw(0, runs("1", "a", .4)), saw(5, ended("1", "a", Failed)),
 			saw(86400, ended("1", "a", Failed)), gone(1), saw(90, ended("1", "a", Failed))},
 			"printing a#1 adopted 40%, idle a#1 adopted 40% failed"},
 		"an end stays after a restart": {&State{State: Idle, Job: &Job{ID: "1", File: "a", Outcome: Failed}},
 			[]step{saw(0, ended("1", "a", Failed))}, "idle"},
-		"another job takes the place of one": {nil, []step{saw(0, idle), saw(5, runs("", "a", .4)), saw(5, runs("", "b", 0))},
+		"another job takes the place of one": {nil, []step{saw(0, idle), saw(5, runs("", "a", .4)),
+			saw(5, runs("", "b", 0))},
 			"idle, printing a#1 40%, idle a#1 40% unknown, printing b#2 0%"},
 		"the same file again, told apart": {nil, []step{saw(0, idle), saw(5, second(runs("", "a", .4), 60)),
 			saw(5, second(Observation{State: Printing, Phase: Runs, File: "a", Before: Cancelled}, 1))},
 			"idle, printing a#1 40%, idle a#1 40% cancelled, printing a#2"},
-		"another key after a loss": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .1)), gone(5), saw(90, runs("2", "a", .5))},
+		"another key after a loss": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .1)), gone(5),
+			saw(90, runs("2", "a", .5))},
 			"idle, printing a#1 10%, idle a#1 10% unknown, printing a#2 unsure 50%"},
 		"another key in sight": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .1)), saw(90, runs("2", "a", .5))},
 			"idle, printing a#1 10%, printing a#1 50%"},
-		"a job that was out of sight": {nil, []step{saw(0, idle), saw(5, vouched(runs("1", "a", .1))), saw(5, idle), {after: 25},
+		"a job that was out of sight": {nil, []step{saw(0, idle), saw(5, vouched(runs("1", "a", .1))), saw(5, idle),
+			{after: 25},
 			saw(60, vouched(runs("1", "a", .2)))}, "idle, printing a#1 10%, idle a#1 10% unknown, printing a#1 20%"},
 		"a key that was used before": {nil, []step{saw(0, idle), saw(5, vouched(runs("1", "a", .1))),
 			saw(5, vouched(ended("1", "a", Cancelled))), saw(60, vouched(runs("1", "a", .2)))},
 			"idle, printing a#1 10%, idle a#1 10% cancelled, printing a#2 unsure 20%"},
 		"a sum that was reset": {nil, []step{saw(0, idle), saw(5, mm(runs("1", "a", .4), 900, 0)),
-			saw(40, mm(ended("1", "a", Cancelled), 10, 0))}, "idle, printing a#1 40% T0=900, idle a#1 40% cancelled T0=900"},
-		"another plate of the file": {nil, []step{saw(0, idle), saw(5, Observation{State: Printing, Phase: Runs, File: "a",
-			Plate: 1}), gone(5), saw(300, Observation{State: Printing, Phase: Runs, File: "a", Plate: 2})},
+			saw(40, mm(ended("1", "a", Cancelled), 10, 0))},
+			"idle, printing a#1 40% T0=900, idle a#1 40% cancelled T0=900"},
+		"another plate of the file": {nil, []step{saw(0, idle),
+			saw(5, Observation{State: Printing, Phase: Runs, File: "a",
+				Plate: 1}), gone(5), saw(300, Observation{State: Printing, Phase: Runs, File: "a", Plate: 2})},
 			"idle, printing a#1 plate 1, idle a#1 plate 1 unknown, printing a#2 plate 2 adopted unsure"},
-		"idle, then out of sight": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .4)), saw(5, idle), gone(5), {after: 30},
+		"idle, then out of sight": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .4)), saw(5, idle), gone(5),
+			{after: 30},
 			saw(5, runs("1", "a", .4))}, "idle, printing a#1 40%"},
 		"idle without an end": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .99)), saw(5, idle), saw(10, idle),
 			saw(10, idle)}, "idle, printing a#1 99%, idle a#1 99% unknown"},
-		"idle for a moment": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .5)), saw(5, idle), saw(5, runs("1", "a", .5))},
+		"idle for a moment": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .5)), saw(5, idle),
+			saw(5, runs("1", "a", .5))},
 			"idle, printing a#1 50%"},
 		"busy in the middle": {nil, []step{saw(0, idle), saw(5, runs("1", "a", .5)), saw(5, busy), saw(99, busy)},
 			"idle, printing a#1 50%"},
-		"ghost after a power cut": {nil, []step{saw(0, idle), saw(5, bambuRuns("1", "a", .5)), saw(5, ended("1", "a", Completed)),
+		"ghost after a power cut": {nil, []step{saw(0, idle), saw(5, bambuRuns("1", "a", .5)),
+			saw(5, ended("1", "a", Completed)),
 			gone(60), saw(120, idle), saw(30, bambuRuns("2", "a", 0))},
 			"idle, printing a#1 50%, idle a#1 100% completed, printing a#2 unsure 0%"},
-		"no ghost, another file": {nil, []step{saw(0, idle), saw(5, bambuRuns("1", "a", .5)), saw(5, ended("1", "a", Completed)),
+		"no ghost, another file": {nil, []step{saw(0, idle), saw(5, bambuRuns("1", "a", .5)),
+			saw(5, ended("1", "a", Completed)),
 			gone(60), saw(120, idle), saw(30, bambuRuns("2", "b", 0))},
 			"idle, printing a#1 50%, idle a#1 100% completed, printing b#2 0%"},
 		"no ghost, the start was seen": {nil, []step{saw(0, idle), saw(5, bambuRuns("1", "a", .5)),
@@ -197,11 +211,13 @@ func TestTracker(t *testing.T) {
 			"idle a#1 100% completed"},
 		"the watcher restarts during another job": {open, []step{saw(0, vouched(runs("42", "a", .6)))},
 			"idle a#1 40% unknown, printing a#2 adopted 60%"},
-		"tools": {nil, []step{saw(0, idle), saw(5, mm(runs("1", "a", .1), 100, 0)), saw(5, mm(runs("1", "a", .2), 250, 1)),
+		"tools": {nil, []step{saw(0, idle), saw(5, mm(runs("1", "a", .1), 100, 0)),
+			saw(5, mm(runs("1", "a", .2), 250, 1)),
 			saw(5, mm(runs("1", "a", .3), 400, 1)), saw(5, mm(runs("1", "a", .4), 398, 0)),
 			saw(40, mm(ended("1", "a", Completed), 500, 0))},
 			"idle, printing a#1 10% T0=100, printing a#1 30% T0=250 T1=150, idle a#1 100% completed T0=352 T1=148"},
-		"history: an end": {open, []step{saw(0, past(idle, Past{Key: "41", File: "a", Outcome: Failed, Millimetres: 70}))},
+		"history: an end": {open,
+			[]step{saw(0, past(idle, Past{Key: "41", File: "a", Outcome: Failed, Millimetres: 70}))},
 			"idle a#1 40% failed T0=70"},
 		"history: an end and a whole job": {open, []step{saw(0, past(runs("43", "c", .1), Past{Key: "43", File: "c"},
 			Past{Key: "42", File: "b", Outcome: Completed}, Past{Key: "41", File: "a", Outcome: Cancelled}))},
@@ -209,11 +225,14 @@ func TestTracker(t *testing.T) {
 		"history: the job goes on although its row has ended": {open, []step{saw(0, past(runs("41", "a", .5),
 			Past{Key: "41", File: "a", Outcome: Unknown})), saw(60, vouched(mm(ended("41", "a", Completed), 140, 0)))},
 			"printing a#1 50%, idle a#1 100% completed T0=140"},
-		"history: older jobs are no news": {nil, []step{saw(0, past(idle, Past{Key: "9", File: "a", Outcome: Completed})),
-			saw(60, past(idle, Past{Key: "10", File: "b", Outcome: Failed}, Past{Key: "9", File: "a", Outcome: Completed}))},
+		"history: older jobs are no news": {nil,
+			[]step{saw(0, past(idle, Past{Key: "9", File: "a", Outcome: Completed})),
+				saw(60, past(idle, Past{Key: "10", File: "b", Outcome: Failed},
+					Past{Key: "9", File: "a", Outcome: Completed}))},
 			"idle, idle b#1 adopted failed"},
-		"history: the last job was deleted": {open, []step{saw(0, past(idle, Past{Key: "1", File: "x", Outcome: Completed})),
-			saw(30, idle)}, "printing a#1 40%, idle a#1 40% unknown"},
+		"history: the last job was deleted": {open,
+			[]step{saw(0, past(idle, Past{Key: "1", File: "x", Outcome: Completed})),
+				saw(30, idle)}, "printing a#1 40%, idle a#1 40% unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -274,15 +293,16 @@ func TestTimesOfUnseenEnd(t *testing.T) {
 	t.Parallel()
 	var last State
 	tracker := newTracker("p", &State{ObservedAt: epoch, Job: &Job{ID: "@1", File: "a", Elapsed: new(int64(600)),
-		Left: new(int64(900)), StartedAt: moment(epoch.Add(-600 * time.Second))}}, epoch, func(s State, _ bool) { last = s })
+		Left: new(int64(900)), StartedAt: moment(epoch.Add(-600 * time.Second))}}, epoch,
+		func(s State, _ bool) { last = s })
 	tracker.see(epoch.Add(72*time.Hour), ended("", "a", Completed))
 	if last.Job == nil || *last.Job.Elapsed != 1500 {
 		t.Errorf("%+v", last.Job)
 	}
 }
 
-// TestTrackerInvariants lets random things happen: whatever a printer says, a job starts once and ends once, one runs at
-// a time, progress and use never decrease, and a restart of the watcher changes nothing of this.
+// TestTrackerInvariants lets random things happen: whatever a printer says, a job starts once and ends once, one runs
+// at a time, progress and use never decrease, and a restart of the watcher changes nothing of this.
 func TestTrackerInvariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
@@ -361,7 +381,8 @@ func TestTrackerInvariants(t *testing.T) {
 			if isVouched && tracker.last != nil && r.IntN(4) == 0 {
 				jobs += 2
 				o.Key = fmt.Sprint(jobs)
-				o.Past = []Past{{Key: o.Key, File: file, Outcome: o.Outcome}, {Key: fmt.Sprint(jobs - 1), Outcome: Failed},
+				o.Past = []Past{{Key: o.Key, File: file, Outcome: o.Outcome},
+					{Key: fmt.Sprint(jobs - 1), Outcome: Failed},
 					{Key: tracker.last.key, File: "b", Outcome: []string{"", Completed, Unknown}[r.IntN(3)]}}
 			}
 			tracker.see(now, o)

@@ -1,9 +1,9 @@
 // Package watch follows printers by their own protocols and says what they do. It only reads: none of its requests
 // starts, stops, heats or moves anything.
 //
-// A kind, such as moonraker.go, speaks one protocol and yields an Observation for each message or poll. A tracker turns
-// the observations of a printer into States: what a job is, whether it is a new one, and how it ended. A Watcher runs
-// many printers and sends the States to a Sink. The package knows nothing of production runs.
+// A kind, such as moonraker.go, speaks one protocol and yields an Observation for each message or poll. A tracker
+// turns the observations of a printer into States: what a job is, whether it is a new one, and how it ended. A Watcher
+// runs many printers and sends the States to a Sink. The package knows nothing of production runs.
 package watch
 
 import (

@@ -109,7 +109,8 @@ func New(name string, sink Sink, dial Dial, log *slog.Logger) *Watcher {
 		dial = (&net.Dialer{}).DialContext
 	}
 	return &Watcher{Name: name, Sink: sink, Dial: dial, Log: log, watched: map[string]*watched{},
-		changed: make(signal, 1), queue: queue{wake: make(signal, 1), counts: map[string]int{}}, dials: make(chan struct{}, maxDials)}
+		changed: make(signal, 1), queue: queue{wake: make(signal, 1), counts: map[string]int{}},
+		dials: make(chan struct{}, maxDials)}
 }
 
 // Set says which printers to watch from now on.

@@ -20,8 +20,9 @@ type Klippy struct {
 func (k *Klippy) Serve(l net.Listener) {
 	k.mu.Lock()
 	k.status = map[string]Fields{
-		"webhooks":       {"state": "ready", "state_message": "Printer is ready"},
-		"print_stats":    {"state": "standby", "filename": "", "total_duration": 0.0, "print_duration": 0.0, "filament_used": 0.0, "message": ""},
+		"webhooks": {"state": "ready", "state_message": "Printer is ready"},
+		"print_stats": {"state": "standby", "filename": "", "total_duration": 0.0, "print_duration": 0.0,
+			"filament_used": 0.0, "message": ""},
 		"virtual_sdcard": {"progress": 0.0, "is_active": false},
 		"display_status": {"progress": 0.0},
 		"toolhead":       {"position": []float64{0, 0, 0, 0}, "extruder": "extruder"},
