@@ -30,6 +30,9 @@ const (
 	bambuPushall   = 5 * time.Minute  // between requests for the whole state, which cost a P1 much
 )
 
+// bambuWhole is the least size of a message that may have the whole state, in bytes.
+const bambuWhole = 4 << 10
+
 // bambuCancelled is the print_error of a job that a person stopped. It is 0 again after some seconds.
 const bambuCancelled = 0x0300400c
 
@@ -166,7 +169,7 @@ func (b *bambu) watch(ctx context.Context, yield func(Observation)) error {
 	if err := b.pushall(m); err != nil {
 		return problemOf(err, b.address)
 	}
-	heard, pinged := time.Now(), time.Now()
+	heard, pinged, read := time.Now(), time.Now(), time.Time{}
 	for {
 		kind, body, err := m.receive(bambuLook)
 		var timeout net.Error
@@ -181,7 +184,13 @@ func (b *bambu) watch(ctx context.Context, yield func(Observation)) error {
 				return problemOf(err, b.address)
 			}
 			heard = time.Now()
-			b.take(text)
+			// An X1 sends its whole state each second; while it is idle, some of these messages are enough.
+			if whole := len(text) >= bambuWhole; !whole || b.runs || heard.Sub(read) >= bambuLook {
+				b.take(text)
+				if whole {
+					read = heard
+				}
+			}
 		}
 		now := time.Now()
 		if now.Sub(heard) > bambuQuiet {

@@ -47,10 +47,18 @@ func serveFakes() {
 			b := &watchtest.Bambu{Serial: fakeSerial, Code: "1"}
 			b.Send(watchtest.Fields{"gcode_state": "IDLE", "padding": strings.Repeat("x", 10000)})
 			go b.Serve(l)
+			whole := watchtest.Fields{"gcode_state": "IDLE"}
+			for i := range 150 {
+				whole[fmt.Sprint("field", i)] = watchtest.Fields{"a": i, "b": "some text here", "c": []int{1, 2, 3}}
+			}
 			go func() {
-				for i := range 1 << 30 { // a difference each second, as a P1 sends it
+				for n := range 1 << 30 { // all each second, as an X1 sends it, or a difference, as a P1
 					time.Sleep(time.Second)
-					b.Send(watchtest.Fields{"command": "push_status", "msg": 1, "sequence_id": fmt.Sprint(i),
+					if i%4 == 1 {
+						b.Send(whole)
+						continue
+					}
+					b.Send(watchtest.Fields{"command": "push_status", "msg": 1, "sequence_id": fmt.Sprint(n),
 						"nozzle_temper": 20.1, "bed_temper": 20.2, "wifi_signal": "-52dBm"})
 				}
 			}()

@@ -491,6 +491,22 @@ func TestBambuTrays(t *testing.T) {
 		r.wait(time.Second)
 		r.want("printing b#2 0%, printing b#2 0% T0A1, printing b#2 0% T0A1 T1B1")
 
+		// An X1 sends all each second.
+		p.Send(watchtest.Fields{"gcode_state": "FINISH", "padding": strings.Repeat("x", bambuWhole)})
+		r.wait(time.Second)
+		p.Send(watchtest.Fields{"gcode_state": "RUNNING", "subtask_name": "x",
+			"padding": strings.Repeat("x", bambuWhole)})
+		r.wait(time.Second)
+		p.Send(watchtest.Fields{"gcode_state": "RUNNING", "subtask_name": "x"})
+		r.wait(time.Second)
+		r.want("idle b#2 100% completed T0A1 T1B1, printing x#3 T0B1")
+		p.Send(watchtest.Fields{"gcode_state": "FAILED", "padding": strings.Repeat("x", bambuWhole),
+			"print_error": bambuCancelled})
+		r.wait(time.Second)
+		p.Send(watchtest.Fields{"gcode_state": "FAILED", "print_error": 0})
+		r.wait(time.Second)
+		r.want("idle x#3 cancelled T0B1")
+
 		// The name of a job comes after its state. A tray becomes empty.
 		empty := watchtest.Fields{"id": "0", "tray": []any{watchtest.Fields{"id": "0"}}}
 		p.Send(watchtest.Fields{"gcode_state": "FINISH", "ams": watchtest.Fields{"ams": []any{empty}}})
@@ -500,10 +516,10 @@ func TestBambuTrays(t *testing.T) {
 		}
 		p.Send(watchtest.Fields{"gcode_state": "PREPARE"})
 		r.wait(10 * time.Second)
-		r.want("idle b#2 100% completed T0A1 T1B1")
+		r.want("idle")
 		p.Send(watchtest.Fields{"subtask_name": "c"})
 		r.wait(time.Second)
-		r.want("printing c#3 0%")
+		r.want("printing c#4 0%")
 		if n := len(p.Requests); n != 1 {
 			t.Errorf("%d requests for the whole state", n)
 		}
