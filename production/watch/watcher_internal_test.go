@@ -235,3 +235,54 @@ func TestQueueOrder(t *testing.T) {
 	}
 	equal(t, got, "0/1 2/1 3/1 0/2 ")
 }
+
+// The certificate that was seen first is reported, and another one is refused afterwards.
+func TestPinned(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		serve := func() (stop func() error) {
+			p := &watchtest.Bambu{Serial: "01P00A123456789", Code: "1"}
+			p.Send(watchtest.Fields{"gcode_state": "IDLE"})
+			l := r.net.Listen("p1s:8883")
+			go p.Serve(l)
+			return l.Close
+		}
+		stop := serve()
+		sink := &memory{}
+		w := New("w", sink, r.net.Dial, slog.New(slog.DiscardHandler))
+		var pinned []string
+		w.Pinned = func(printer, fingerprint string) { pinned = append(pinned, printer+" "+fingerprint) }
+		c := Connection{Kind: "bambu", Address: "p1s", Secret: "1", Serial: "01P00A123456789"}
+		w.Set([]Printer{{"p", c}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan bool)
+		go func() {
+			w.Run(ctx)
+			close(done)
+		}()
+		r.wait(time.Minute)
+		equal(t, sink.shown(t), "p idle")
+		if len(pinned) != 1 || len(pinned[0]) != 2+64 {
+			t.Fatalf("%q", pinned)
+		}
+		stop()
+		r.net.Cut("p1s:8883")
+		stop = serve() // with another certificate
+		r.wait(3 * time.Minute)
+		equal(t, sink.shown(t), "p unknown!certificate")
+		c.Fingerprint = pinned[0][2:]
+		var changed *Problem
+		if _, err := Test(t.Context(), c, r.net.Dial); !errors.As(err, &changed) || len(changed.Fingerprint) != 64 ||
+			changed.Fingerprint == c.Fingerprint {
+			t.Errorf("%v", err)
+		}
+		// A person confirms it.
+		c.Fingerprint = changed.Fingerprint
+		w.Set([]Printer{{"p", c}})
+		r.wait(time.Minute)
+		equal(t, sink.shown(t), "p idle")
+		cancel()
+		<-done
+		stop()
+		r.net.Cut("p1s:8883")
+	})
+}
