@@ -240,7 +240,7 @@ func TestRealMoonraker(t *testing.T) {
 		s.Job.ID == third.Job.ID {
 		t.Errorf("the job is %+v", s.Job)
 	}
-	ends := 0
+	ends, all := 0, sink.String()
 	sink.mu.Lock()
 	defer sink.mu.Unlock()
 	for _, s := range sink.states {
@@ -249,6 +249,6 @@ func TestRealMoonraker(t *testing.T) {
 		}
 	}
 	if ends != 4 {
-		t.Errorf("%d ends", ends)
+		t.Errorf("%d ends: %s", ends, all)
 	}
 }

@@ -132,7 +132,7 @@ func (t *tracker) see(now time.Time, o Observation) {
 	if o.Slots != nil {
 		t.now.Slots = o.Slots
 	}
-	t.catchUp(now, o, unseen)
+	t.catchUp(now, o, first)
 	same := t.job != nil && t.same(o, first)
 	if o.Phase != None {
 		t.idleSince = time.Time{}
@@ -277,8 +277,9 @@ func (t *tracker) end(now time.Time, outcome, reason, state string, unseen bool)
 }
 
 // catchUp reads the printer's history: how the job ended that ran when the watcher last saw it, and the jobs since
-// then. It compares keys and the order of the list, because the clock of a printer may have been set.
-func (t *tracker) catchUp(now time.Time, o Observation, unseen bool) {
+// then. It compares keys and the order of the list, because the clock of a printer may have been set. The history may
+// be ahead of an observation that says that the job runs.
+func (t *tracker) catchUp(now time.Time, o Observation, first bool) {
 	if t.last == nil && len(o.Past) > 0 && o.Past[0].Outcome != "" {
 		t.last = o.Past[0].job() // which is not news
 	}
@@ -289,7 +290,8 @@ func (t *tracker) catchUp(now time.Time, o Observation, unseen bool) {
 	for i := known; i >= 0; i-- {
 		p := o.Past[i]
 		runs := t.job != nil && t.job.key == p.Key
-		if p.Outcome == "" || !runs && (t.job != nil || i == known) || p.Key == o.Key && (runs || o.Phase == Runs) {
+		if p.Outcome == "" || !runs && (t.job != nil || i == known) || p.Key == o.Key && (runs || o.Phase == Runs) ||
+			runs && o.Phase == Runs && t.same(o, first) {
 			continue
 		}
 		if !runs {
