@@ -344,6 +344,16 @@ func TestMoonraker(t *testing.T) {
 		m.Update("print_stats", watchtest.Fields{"state": "strange"})
 		r.wait(time.Second)
 		r.want("")
+
+		// States that arrive after their job is in the history already, and a job that gets no row.
+		m.Row("000008", 12, "e.gcode", "completed", 60, 88)
+		stats("printing", "e.gcode", 1, 1)
+		stats("complete", "e.gcode", 60, 88)
+		r.want("idle e.gcode#7 adopted 100% completed T0=88")
+		stats("printing", "f.gcode", 1, 1)
+		r.wait(rowWithin)
+		stats("printing", "f.gcode", 25, 2)
+		r.want("printing f.gcode#8 0% T0=2")
 	})
 }
 

@@ -15,17 +15,24 @@ import (
 	"github.com/coder/websocket"
 )
 
-// pingEvery is how often a connection is checked that may be stale.
-const pingEvery = 30 * time.Second
+// Times of kind moonraker.
+const (
+	pingEvery = 30 * time.Second // how often a connection is checked that may be stale
+	rowRetry  = 3 * time.Second
+	rowWithin = 20 * time.Second // after the start of a job, its row is in the history
+)
 
 // moonraker listens to Moonraker by JSON-RPC over a WebSocket, and reads its history by HTTP. A job's identity is the
 // id of its row in the history with its start, because ids begin again when rows are deleted.
 type moonraker struct {
 	*site
 	status  klipper
-	away    bool    // Klipper is not connected to Moonraker
-	key     string  // of the job that runs or is shown
-	seconds float64 // that the slicer estimated for it
+	away    bool      // Klipper is not connected to Moonraker
+	history bool      // Moonraker keeps one
+	key     string    // of the job that runs or is shown
+	begun   time.Time // when the job that runs may have become another one
+	asked   time.Time // for the history
+	seconds float64   // that the slicer estimated for the job
 }
 
 // klipper is the state of Klipper's objects. Notifications have the fields that changed, and decode into it.
@@ -151,14 +158,22 @@ func (m *moonraker) take(ctx context.Context, r rpcMessage, yield func(Observati
 		yield(klipperAway)
 		return nil
 	}
-	o := m.observe()
+	o, now := m.observe(), time.Now()
 	if changed {
+		m.begun = now
+	}
+	unknown := o.Phase == Runs && m.key == ""
+	if changed || unknown && m.history && now.Sub(m.asked) > rowRetry {
 		if err := m.identify(ctx, &o); err != nil {
 			return err
 		}
 	}
 	if o.Phase != None {
 		o.Key = m.key
+	}
+	// Moonraker may write the row of a job after the state changes. Or the state is old, and its job is in the history.
+	if o.Phase == Runs && m.key == "" && m.history && now.Sub(m.begun) < rowWithin {
+		o.State, o.Phase = "", Keep
 	}
 	if printed := m.status.Stats.Printed; o.Phase == Runs && m.seconds > printed {
 		o.Left = m.seconds - printed
@@ -236,25 +251,19 @@ func (j moonrakerJob) is(o Observation) bool {
 }
 
 // identify reads the history into o.Past, finds the key of the job that print_stats shows, and the estimate of one
-// that runs. Moonraker may write the row of a job after the state changes.
+// that runs.
 func (m *moonraker) identify(ctx context.Context, o *Observation) error {
-	m.key, m.seconds = "", 0
-	for try := 0; try < 3 && m.key == ""; try++ {
-		if try > 0 && (o.Phase != Runs || pause(ctx, 200*time.Millisecond) != nil) {
-			break
-		}
-		var list struct{ Jobs []moonrakerJob }
-		if code, err := m.read(ctx, "/server/history/list?limit=50&order=desc", &list); err != nil {
-			return err
-		} else if code != 200 {
-			break // Moonraker keeps no history
-		}
-		o.Past = nil
-		for i, j := range list.Jobs {
-			o.Past = append(o.Past, j.past())
-			if i == 0 && j.is(*o) {
-				m.key = o.Past[0].Key
-			}
+	m.key, m.seconds, m.asked = "", 0, time.Now()
+	var list struct{ Jobs []moonrakerJob }
+	code, err := m.read(ctx, "/server/history/list?limit=50&order=desc", &list)
+	if err != nil {
+		return err
+	}
+	m.history = code == 200
+	for i, j := range list.Jobs {
+		o.Past = append(o.Past, j.past())
+		if i == 0 && j.is(*o) {
+			m.key = o.Past[0].Key
 		}
 	}
 	if o.Phase != Runs {
