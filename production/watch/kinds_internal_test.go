@@ -601,7 +601,7 @@ func TestProblems(t *testing.T) {
 		octo.Set("Operational", []string{}, "", nil, nil)
 		m := &watchtest.Moonraker{Key: "k"}
 		for address, h := range map[string]http.Handler{"octo:80": octo, "m:7125": m,
-			"moved:80": http.RedirectHandler("http://elsewhere/", 302),
+			"moved:80": http.RedirectHandler("http://elsewhere/", http.StatusFound),
 			"html:80":  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }),
 			"hangs:80": http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })} {
 			defer r.net.Serve(address, h)()

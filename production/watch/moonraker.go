@@ -171,7 +171,7 @@ func (m *moonraker) take(ctx context.Context, r rpcMessage, yield func(Observati
 	if o.Phase != None {
 		o.Key = m.key
 	}
-	// Moonraker may write the row of a job after the state changes. Or the state is old, and its job is in the history.
+	// Moonraker may write the row of a job after the state changes. Or the state is old, and the job has ended.
 	if o.Phase == Runs && m.key == "" && m.history && now.Sub(m.begun) < rowWithin {
 		o.State, o.Phase = "", Keep
 	}

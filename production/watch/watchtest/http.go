@@ -31,11 +31,10 @@ type PrusaLink struct {
 	Digest string // or the password of digest authentication of the user maker
 	Pi     bool   // digest as PrusaLink on a Raspberry Pi: qop=auth, MD5-sess
 
-	mu      sync.Mutex
-	state   string
-	message string
-	job     Fields
-	file    Fields
+	mu    sync.Mutex
+	state string
+	job   Fields
+	file  Fields
 }
 
 // Set sets the state and, if job is not nil, the job: id, progress, time_printing, time_remaining.
@@ -115,7 +114,6 @@ type OctoPrint struct {
 	text   string
 	flags  Fields // nil: the serial port is closed
 	job    Fields
-	failed string
 	prints map[string]Fields // by path
 }
 
