@@ -33,6 +33,8 @@ import (
 	"spoolwright/orders/stock"
 	"spoolwright/production"
 	"spoolwright/production/printers"
+	"spoolwright/production/watch"
+	"spoolwright/production/watchers"
 	"spoolwright/server"
 	"spoolwright/server/metrics"
 	"spoolwright/server/openapi"
@@ -212,7 +214,12 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	routes = append(routes, hooks.Routes()...)
 	connections := shops.New(d, c.JWTSecrets, time.Now)
 	routes = append(routes, connections.Routes()...)
-	routes = append(routes, printers.NewConnections(d, c.JWTSecrets).Routes()...)
+	var dial watch.Dial // nil if the service watches no printers
+	if c.Watch {
+		dial = watchers.Dial(c.WatchNetworks)
+	}
+	watched := printers.NewConnections(d, c.JWTSecrets, dial)
+	routes = append(routes, watched.Routes()...)
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
 		outside := webhooks.Config{AllowedNetworks: c.WebhookNetworks}
@@ -229,7 +236,8 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	if c.KeyInPath {
 		surface.KeyPrefix = spoolman.KeyPrefix
 	}
-	return server.New(server.Config{
+	var s *server.Server
+	s = server.New(server.Config{
 		Routes: routes, Events: Events, Document: openapi.Document,
 		Surfaces: []server.Surface{surface}, Receivers: []server.Receiver{connections.Receiver()}, Site: site, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
@@ -239,6 +247,10 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 			watching.Go(func() { levels.Run(ctx) })
 			links := auth.LinkMailer{Service: a, Log: c.Log, Poll: time.Second}
 			watching.Go(func() { links.Run(ctx) })
+			if dial != nil {
+				farms := watchers.Service{API: s, DB: d, Connections: watched, Dial: dial, Log: c.Log}
+				watching.Go(func() { farms.Run(ctx) })
+			}
 			hooks.Run(ctx)
 			watching.Wait()
 		},
@@ -246,7 +258,8 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins,
 		HSTS: c.TLSCert != "", DrainDelay: c.DrainDelay, Version: cli.Version, Log: c.Log,
 		Metrics: metrics.New(cli.BuildVersion(), d.Stats, hooks.WriteMetrics),
-	}), nil
+	})
+	return s, nil
 }
 
 // sweep removes expired idempotency keys and other old rows, and summarizes the usage ledgers, now and every hour,

@@ -43,6 +43,8 @@ type Config struct {
 	SMTP                    *mail.Server // the mail server; nil without one
 	MailFrom                netmail.Address
 	WebhookNetworks         []netip.Prefix // private networks that receivers of webhooks may be in
+	Watch                   bool           // whether the service watches printers
+	WatchNetworks           []netip.Prefix // the networks with printers that it may reach
 	CatalogURL              string         // of the file of SpoolmanDB that pages fetch, or ""
 	TLSCert, TLSKey         string         // paths of PEM files, both or neither
 	TLSSelfSigned           bool           // see OwnTLS
@@ -105,6 +107,10 @@ func (c *Config) settings() []setting {
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
 			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
+		{"WATCH", "off", "on: the service watches the printers of farms, in the networks of WATCH_NETWORKS",
+			onOff(&c.Watch)},
+		{"WATCH_NETWORKS", "", "networks with printers that the service may reach, such as 192.168.1.0/24, separated by commas",
+			func(v string) (err error) { c.WatchNetworks, err = server.ParsePrefixes(v); return err }},
 		{"FILAMENT_CATALOG_URL", "", "address of the filaments.json of SpoolmanDB, which people may fetch into the " +
 			"catalog of their farm, such as https://donkie.github.io/SpoolmanDB/filaments.json; if empty, they upload a file",
 			text(&c.CatalogURL, checkWebURL)},
@@ -146,6 +152,8 @@ func loadConfig(getenv func(string) string, w io.Writer, terminal bool) (Config,
 		return c, errors.New("TLS_SELF_SIGNED and TLS_CERT_FILE exclude each other: remove one of them")
 	case (c.SMTP == nil) != (c.MailFrom.Address == ""):
 		return c, errors.New("SMTP_URL and SMTP_FROM must be set together")
+	case c.Watch && c.WatchNetworks == nil:
+		return c, errors.New("WATCH=on requires WATCH_NETWORKS: the networks with the printers")
 	case c.MigrateURL != "" && c.DatabaseURL == "":
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
 	}
@@ -193,6 +201,7 @@ func (c Config) Warnings() (all []string) {
 			"set passwords are sent"},
 		{c.SMTP != nil && c.Web == "off", "SMTP_URL is set with WEB=off: no links to set passwords are sent, because " +
 			"they lead to pages"},
+		{!c.Watch && c.WatchNetworks != nil, "WATCH_NETWORKS is set with WATCH=off: the service watches no printers"},
 		{c.PublicURL != "" && c.Web == "off", "PUBLIC_URL is set with WEB=off: links in messages lead to pages that the " +
 			"service does not serve"},
 		{c.TLSSelfSigned && strings.HasPrefix(c.PublicURL, "http://"), "PUBLIC_URL begins with http:// and " +

@@ -16,6 +16,7 @@ const (
 	Webhook = "webhook" // a webhook with deliveries
 	Stock   = "stock"   // a tenant whose stock changed; the item's id is the tenant's, or that of a new stock level
 	Link    = "link"    // a user who gets an e-mail with a password link
+	Watch   = "watch"   // a tenant whose connections of printers changed; the item's id is the tenant's
 )
 
 // Claim leases up to n due items of a kind to the holder, a UUID. It takes items of any tenant except those in

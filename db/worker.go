@@ -184,7 +184,7 @@ func (l *Lease) handle(ctx context.Context) {
 	}()
 	for {
 		next, err := l.w.Handle(ctx, l)
-		if l.isLost() {
+		if l.Lost() {
 			return
 		}
 		released := false
@@ -222,7 +222,8 @@ func (l *Lease) Valid() bool {
 	return !l.lost && time.Since(l.renewed) <= l.w.Lease*5/6
 }
 
-func (l *Lease) isLost() bool {
+// Lost reports whether another instance has the lease.
+func (l *Lease) Lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost

@@ -434,19 +434,32 @@ const setState = `sequence = n.sequence, state = n.state, message = n.message, c
 type LeaseRequest struct {
 	Watcher  value.Optional[string]                    `json:"watcher" rule:"required,maxLength=100,trim"`
 	Printers value.Optional[value.Several[value.UUID]] `json:"printer_ids" rule:"required"`
+	States   value.Optional[bool]                      `json:"with_states" rule:"notNull"`
 }
 
 // Lease is the response to leasePrinters.
 type Lease struct {
 	Watcher  string                                    `json:"watcher" rule:"notNull"`
 	Printers value.Optional[value.Several[value.UUID]] `json:"printer_ids" rule:"readOnly,notNull"`
+	States   []LeasedState                             `json:"states" rule:"notNull"`
+}
+
+// LeasedState is the last state of a leased printer, for a watcher that begins. Its job is the last one of the printer.
+type LeasedState struct {
+	PrinterID  value.UUID       `json:"printer_id" rule:"notNull"`
+	Sequence   int64            `json:"sequence" rule:"notNull"`
+	State      PrinterCondition `json:"state" rule:"notNull"`
+	ObservedAt value.Timestamp  `json:"observed_at" rule:"notNull"`
+	Job        *PrinterJob      `json:"job"`
+	Slots      []PrinterSlot    `json:"slots" rule:"notNull"`
 }
 
 var leaseDoc = &server.Doc{
 	ID: "leasePrinters", Tag: watchTag, Summary: "Take leases of printers",
 	Description: "Returns those of the printers that this watcher may watch for the next 60 seconds: a printer has one " +
 		"watcher at a time. `watcher` is a name that no other watcher of the farm has. Repeat the request in time; a " +
-		"watcher that stops loses its printers. Also accepts API keys of the role `watcher`.",
+		"watcher that stops loses its printers. With `with_states`, `states` has the last states of these printers, so that " +
+		"a watcher that begins knows which job it has seen. Also accepts API keys of the role `watcher`.",
 	Request: `{"watcher":"raspberry","printer_ids":["0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71"]}`,
 }
 
@@ -460,8 +473,17 @@ func (h handlers) lease(ctx context.Context, r *server.Request[LeaseRequest]) (s
 			where l.watcher = excluded.watcher or l.expires_at < clock_timestamp()
 			returning id
 		)
-		select $1 as watcher, coalesce(json_agg(id order by id), '[]') as printer_ids from leased`,
-		r.In.Watcher.Arg(), r.In.Printers.Arg())
+		select $1 as watcher, coalesce(json_agg(l.id order by l.id), '[]') as printer_ids,
+			coalesce(json_agg(json_build_object('printer_id', s.id, 'sequence', s.sequence, 'state', s.state,
+				'observed_at', to_char(coalesce(s.observed_at, s.received_at) at time zone 'UTC',
+					'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+				'job', coalesce(s.job, j.details)::json, 'slots', coalesce(s.slots, '[]')::json) order by s.id) filter (where s.id is not null), '[]') as states
+		from leased l
+		left join printer_states s on $3 and s.id = l.id and s.sequence > 0
+		left join lateral (
+			select j.details from printer_jobs j where j.printer_id = s.id and s.job is null
+			order by j.created_at desc limit 1) j on true`,
+		r.In.Watcher.Arg(), r.In.Printers.Arg(), r.In.States.Or(false))
 	return server.One(leases, h.db.Write(ctx, leases))
 }
 

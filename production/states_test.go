@@ -372,6 +372,18 @@ func TestLease(t *testing.T) {
 	w.Get(t, states).Want(200).Shows(map[string]string{"items.0.watched": "true"})
 	w.Hold(t, `update printer_leases set expires_at = now() where id = '`+w.printer+`'`).Commit()
 	w.Get(t, states).Want(200).Shows(map[string]string{"items.0.watched": "false"})
-	lease("b").Shows(map[string]string{"printer_ids.#": "1"})
+	lease("b").Shows(map[string]string{"printer_ids.#": "1", "states.#": "0"})
 	lease("a").Shows(map[string]string{"printer_ids.#": "0"})
+
+	// A watcher that begins knows the last job, also after a state without one.
+	w.send(t, "printing", with(nil))
+	w.send(t, "idle", with(j{"outcome": "completed", "progress": 1}))
+	w.send(t, "idle", nil)
+	begin := func(watcher string) *testkit.Response {
+		return w.watcher.Post(t, states+"/lease", j{"watcher": watcher, "printer_ids": []string{w.printer, other.printer},
+			"with_states": true}).Want(200)
+	}
+	begin("b").Shows(map[string]string{"states.#": "1", "states.0.sequence": fmt.Sprint(w.sequence),
+		"states.0.state": "idle", "states.0.job.id": "1", "states.0.job.outcome": "completed"})
+	begin("a").Shows(map[string]string{"states.#": "0"})
 }

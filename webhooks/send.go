@@ -45,26 +45,31 @@ type outcome struct {
 
 func (o outcome) ok() bool { return o.code >= 200 && o.code <= 299 }
 
-// errAddress means that a host has an address that is not allowed for receivers.
-var errAddress = errors.New("the address is not public")
+// ErrAddress means that a host has an address that is not allowed.
+var ErrAddress = errors.New("the address is not public")
 
-// NewClient returns a client for requests to the servers of others: for https if tls is true, otherwise for http. It
-// connects only to public addresses, and with http to none, except in the allowed networks. It follows no redirect.
-func NewClient(c Config, tls bool) *http.Client {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: c.Resolver,
+// NewDialer returns a dialer for connections to the servers of others. It connects only to public addresses, and to
+// none if tls is false, except in the allowed networks.
+func NewDialer(c Config, tls bool) *net.Dialer {
+	return &net.Dialer{Timeout: 10 * time.Second, Resolver: c.Resolver,
 		// Control gets the address of each connection after the host name was resolved, so that a later answer of
 		// the DNS cannot replace the address.
 		Control: func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil || !isAllowed(to.Addr(), tls, c.AllowedNetworks) {
-				return errAddress
+				return ErrAddress
 			}
 			return nil
 		}}
+}
+
+// NewClient returns a client for requests to the servers of others: for https if tls is true, otherwise for http. It
+// connects as NewDialer does, and follows no redirect.
+func NewClient(c Config, tls bool) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:                  nil, // a proxy would connect to an unchecked address
-			DialContext:            dialer.DialContext,
+			DialContext:            NewDialer(c, tls).DialContext,
 			TLSClientConfig:        tlsConfig(c),
 			TLSHandshakeTimeout:    10 * time.Second,
 			MaxIdleConns:           256,
@@ -159,7 +164,7 @@ func describe(err error) string {
 	var failed *url.Error
 	var network *net.OpError
 	switch {
-	case errors.Is(err, errAddress):
+	case errors.Is(err, ErrAddress):
 		return "the host has an address that is not public"
 	case errors.As(err, &dns):
 		return "the host name could not be resolved"

@@ -126,6 +126,10 @@ func fill(ctx context.Context, a accounts.Accounts, t *tables.Tx, file io.Reader
 		having count(*) > 0`); err != nil {
 		return 0, err
 	}
+	if _, err := t.Exec(`select queue_add(array_agg(distinct tenant_id), 'watch') from printer_connections
+		having count(*) > 0`); err != nil {
+		return 0, err
+	}
 	_, err = t.Exec(`analyze (skip_locked) ` + strings.Join(filled, ", "))
 	return total, err
 }

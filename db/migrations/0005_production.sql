@@ -278,6 +278,7 @@ call tenant_table('printer_jobs', 'select, insert, update, delete');
 
 create unique index printer_jobs_run on printer_jobs (tenant_id, run_id) where run_id is not null;
 create index printer_jobs_oldest on printer_jobs (tenant_id, created_at) where run_id is null;
+create index printer_jobs_newest on printer_jobs (tenant_id, printer_id, created_at);
 
 -- Which watcher may watch a printer, and until when.
 create table printer_leases (

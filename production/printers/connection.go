@@ -8,6 +8,7 @@ import (
 
 	"spoolwright/auth/vault"
 	"spoolwright/db"
+	"spoolwright/production/watch"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -16,11 +17,14 @@ import (
 type Connections struct {
 	db    *db.DB
 	vault vault.Vault
+	dial  watch.Dial
+	tests testShare
 }
 
-// NewConnections returns Connections. The first secret encrypts the secrets of connections; all of them decrypt.
-func NewConnections(d *db.DB, secrets []string) *Connections {
-	return &Connections{d, vault.New(secrets, "spoolwright: secrets of printers")}
+// NewConnections returns Connections. The first secret encrypts the secrets of connections; all of them decrypt. Tests
+// of connections use dial; without it, there are none.
+func NewConnections(d *db.DB, secrets []string, dial watch.Dial) *Connections {
+	return &Connections{db: d, vault: vault.New(secrets, "spoolwright: secrets of printers"), dial: dial}
 }
 
 // Routes returns the operations.
@@ -31,6 +35,8 @@ func (c *Connections) Routes() []server.Route {
 			getConnectionDoc).ForUsers().Versioned(lockConnection),
 		server.Op("PUT"+path, server.Admin, server.Handle(c.put), putConnectionDoc).ForUsers(),
 		server.Op("DELETE"+path, server.Admin, server.Handle(c.delete), deleteConnectionDoc).ForUsers(),
+		server.Op("POST"+path+"/test", server.Admin, server.HandlePrepared(c.test, c.tested),
+			testConnectionDoc).ForUsers(),
 	}
 }
 
@@ -134,7 +140,7 @@ func (c *Connections) put(ctx context.Context, r *server.Request[Connection]) (s
 			updated_at = now()
 		returning `+connectionColumns, id, in.Kind.Arg(), in.Address.Arg(), secret, in.Serial.Arg(),
 		in.Fingerprint.Arg(), in.Secret.Set, in.Fingerprint.Set)
-	return server.One(written, c.db.Write(ctx, locked, written))
+	return server.One(written, c.db.Write(ctx, locked, written, wakeWatcher(id)))
 }
 
 var deleteConnectionDoc = &server.Doc{
@@ -146,7 +152,7 @@ func (c *Connections) delete(ctx context.Context, r *server.Request[struct{}]) (
 	deleted := db.SQL(`
 		delete from printer_connections c using printers p
 		where c.id = $1 and p.id = c.id and p.hidden_at is null returning c.id`, r.ID("id"))
-	return nil, server.Found(deleted, c.db.Write(ctx, deleted))
+	return nil, server.Found(deleted, c.db.Write(ctx, wakeWatcher(r.ID("id")), deleted))
 }
 
 // PrinterName is a printer in the list of names.

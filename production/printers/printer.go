@@ -294,7 +294,7 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 	return nil, server.Found(locked, h.db.Write(ctx, lockSlots(), locked,
 		db.SQL(`select load_slot(l.printer_id, l.slot, null)::text
 			from (select l.printer_id, l.slot from printer_slots l where l.printer_id = $1 order by l.spool_id) l`, id),
-		removed))
+		wakeWatcher(id), removed))
 }
 
 var restoreDoc = &server.Doc{
@@ -307,7 +307,14 @@ var restoreDoc = &server.Doc{
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Printer], error) {
 	id := r.ID("id")
-	return server.Restore(ctx, h.db, "printers", id, selectPrinter(id), "printers_name", errDuplicate)
+	var restored server.OK[Printer]
+	return restored, h.db.Tx(ctx, func(ctx context.Context) (err error) {
+		restored, err = server.Restore(ctx, h.db, "printers", id, selectPrinter(id), "printers_name", errDuplicate)
+		if err != nil {
+			return err
+		}
+		return h.db.Write(ctx, wakeWatcher(id))
+	})
 }
 
 var maintainedDoc = &server.Doc{

@@ -86,7 +86,7 @@ func TestMain(m *testing.M) {
 
 type discard struct{ states int }
 
-func (d *discard) Lease(_ context.Context, _ string, ids []string) (held []watch.Held, err error) {
+func (d *discard) Lease(_ context.Context, _ string, ids []string, _ bool) (held []watch.Held, err error) {
 	for _, id := range ids {
 		held = append(held, watch.Held{PrinterID: id})
 	}

@@ -61,7 +61,7 @@ type collector struct {
 	states []watch.State
 }
 
-func (c *collector) Lease(_ context.Context, _ string, ids []string) (held []watch.Held, err error) {
+func (c *collector) Lease(_ context.Context, _ string, ids []string, _ bool) (held []watch.Held, err error) {
 	for _, id := range ids {
 		held = append(held, watch.Held{PrinterID: id})
 	}

@@ -62,8 +62,9 @@ var ErrRefused = errors.New("the service refuses the states")
 
 // Sink takes States: the service itself, or a client of its API.
 type Sink interface {
-	// Lease returns those of the printers that the watcher with the name may watch during the next 60 seconds.
-	Lease(ctx context.Context, name string, printers []string) ([]Held, error)
+	// Lease returns those of the printers that the watcher with the name may watch during the next 60 seconds. Unless
+	// last is true, it need not return their last States.
+	Lease(ctx context.Context, name string, printers []string, last bool) ([]Held, error)
 	// Send sends 1 to 1,000 States. A State without a result is sent again.
 	Send(ctx context.Context, states []State) ([]Result, error)
 }
@@ -162,7 +163,11 @@ func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) bool {
 	held, failed := map[string]Held{}, false
 	for batch := range slices.Chunk(ids, maxBatch) {
 		limited, cancel := context.WithTimeout(ctx, answerWithin)
-		list, err := w.Sink.Lease(limited, w.Name, batch)
+		last := slices.ContainsFunc(batch, func(id string) bool {
+			p := w.watched[id] // which only this goroutine changes
+			return p == nil || p.cancel == nil
+		})
+		list, err := w.Sink.Lease(limited, w.Name, batch, last)
 		cancel()
 		if failed = failed || err != nil; err != nil {
 			w.Log.Warn("Cannot lease printers", "error", err)

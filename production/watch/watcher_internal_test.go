@@ -29,7 +29,7 @@ type memory struct {
 	last   map[string]*State
 }
 
-func (m *memory) Lease(_ context.Context, _ string, ids []string) (held []Held, err error) {
+func (m *memory) Lease(_ context.Context, _ string, ids []string, _ bool) (held []Held, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {

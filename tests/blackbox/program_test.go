@@ -399,6 +399,8 @@ func testInvalidSettings(t *testing.T, p program) {
 		"SPOOLMAN_KEY_IN_PATH":     {"yes"},
 		"FILAMENT_CATALOG_URL":     {"filaments.json", "file:///etc/passwd", "https://", "https://a:b@catalog.example/x"},
 		"WEBHOOK_ALLOWED_NETWORKS": {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
+		"WATCH":                    {"yes", "on"},
+		"WATCH_NETWORKS":           {"printer.example", "192.168.1.0/33"},
 		"TLS_CERT_FILE":            {"/dev/null"},
 		"TLS_KEY_FILE":             {"/dev/null"},
 		"TLS_SELF_SIGNED":          {"maybe"},

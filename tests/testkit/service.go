@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	netmail "net/mail"
@@ -71,7 +72,8 @@ var noMail = func() *mail.Sender {
 // Features are functions that return the routes of the whole API, except accounts. No dispatcher of webhooks runs.
 var Features = append(slices.Clip(app.Features), func(d *db.DB) []server.Route {
 	return slices.Concat(webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}, Mail: noMail}).Routes(),
-		shops.New(d, []string{Secret}, time.Now).Routes(), printers.NewConnections(d, []string{Secret}).Routes())
+		shops.New(d, []string{Secret}, time.Now).Routes(),
+		printers.NewConnections(d, []string{Secret}, (&net.Dialer{}).DialContext).Routes())
 })
 
 // Routes returns the routes of the whole API.

@@ -1,0 +1,187 @@
+package printers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"spoolwright/db"
+	"spoolwright/production/watch"
+	"spoolwright/server"
+)
+
+// maxWatched is the maximum number of printers of a farm that the service watches.
+const maxWatched = 10_000
+
+// wakeWatcher returns the statement that tells the watcher in the service that a connection of the printer changes.
+func wakeWatcher(printer string) *db.Stmt {
+	return db.SQL(`select queue_add(array[c.tenant_id], $2)::text from printer_connections c where c.id = $1`, printer,
+		db.Watch)
+}
+
+// WakeWatchers tells the watcher in the service about all farms with connections, in case the queue was lost.
+func WakeWatchers(ctx context.Context, d *db.DB) error {
+	return d.EachTenant(ctx, func(ctx context.Context, _ string) error {
+		return d.Write(ctx, db.SQL(`
+			select queue_add(array[c.tenant_id], $1)::text from (select tenant_id from printer_connections limit 1) c`,
+			db.Watch))
+	})
+}
+
+// Watched returns the printers with connections of the tenant that the context is bound to, with their secrets: only
+// for the watcher in the service. A secret that no configured secret decrypts is missing; then the error is not nil.
+func (c *Connections) Watched(ctx context.Context) ([]watch.Printer, error) {
+	return c.read(ctx, "true")
+}
+
+func (c *Connections) read(ctx context.Context, where string, args ...any) ([]watch.Printer, error) {
+	read := db.SQL(fmt.Sprintf(`
+		select c.id, c.kind, c.address, encode(c.secret, 'base64') as secret, coalesce(c.serial, '') as serial,
+			coalesce(c.fingerprint, '') as fingerprint
+		from printer_connections c join printers p on p.id = c.id and p.hidden_at is null
+		where %s order by c.id limit %d`, where, maxWatched), args...)
+	if err := c.db.Read(ctx, read); err != nil {
+		return nil, err
+	}
+	var rows []struct {
+		ID, Kind, Address, Serial, Fingerprint string
+		Secret                                 []byte
+	}
+	if err := json.Unmarshal(read.Array(), &rows); err != nil {
+		return nil, err
+	}
+	all, problems := make([]watch.Printer, len(rows)), error(nil)
+	for i, r := range rows {
+		all[i] = watch.Printer{ID: r.ID, Connection: watch.Connection{Kind: r.Kind, Address: r.Address, Serial: r.Serial,
+			Fingerprint: r.Fingerprint}}
+		if r.Secret == nil {
+			continue
+		}
+		secret, _, err := c.vault.Open(db.ActorOf(ctx).Tenant+" "+r.ID, r.Secret)
+		if err != nil {
+			problems = fmt.Errorf("the secret of the printer %s: %w", r.ID, err)
+		}
+		all[i].Secret = string(secret)
+	}
+	return all, problems
+}
+
+// Pin stores the fingerprint of the certificate that a printer has shown first.
+func (c *Connections) Pin(ctx context.Context, printer, serial, fingerprint string) error {
+	return c.db.Write(ctx, db.SQL(`update printer_connections set fingerprint = $3
+		where id = $1 and serial = $2 and fingerprint is null`, printer, serial, fingerprint))
+}
+
+// ConnectionTest is the result of a test of a connection.
+type ConnectionTest struct {
+	OK          bool         `json:"ok" rule:"notNull"`
+	Problem     *TestProblem `json:"problem"`
+	Text        *string      `json:"text"`
+	State       *string      `json:"state"`
+	File        *string      `json:"file"`
+	Fingerprint *string      `json:"fingerprint"`
+}
+
+// TestProblem is the kind of the problem with a connection.
+type TestProblem string
+
+// Enum returns all kinds.
+func (TestProblem) Enum() []string {
+	return []string{"off", "network", "name", "port", "key", "kind", "certificate", "protocol", "busy", "invalid", "stale"}
+}
+
+var errWatchOff = server.Conflict("WATCH_OFF",
+	"The service watches no printers: its setting WATCH is off. A watcher in the network of the printers can")
+
+var testConnectionDoc = &server.Doc{
+	ID: "testPrinterConnection", Tag: Tag, Summary: "Test the connection of a printer",
+	Description: "Connects to the printer, reads what it does, and says in words what is wrong. It changes nothing. It " +
+		"takes up to 20 seconds.\n\n" +
+		"A bambu shows its certificate: `fingerprint` is that of the certificate. If it is not the one of the " +
+		"connection, `problem` is `certificate`. If the printer is the same, for example after an update of its " +
+		"firmware, send this `fingerprint` with `putPrinterConnection`.",
+	Errors: []*server.Error{errWatchOff.On()},
+}
+
+// testsPerFarm is the maximum number of tests of a farm at a time.
+const testsPerFarm = 4
+
+// testShare counts the tests that are running, by tenant.
+type testShare struct {
+	mu      sync.Mutex
+	running map[string]int
+}
+
+// begin reports whether the tenant may run another test.
+func (s *testShare) begin(tenant string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		s.running = map[string]int{}
+	}
+	if s.running[tenant] >= testsPerFarm {
+		return false
+	}
+	s.running[tenant]++
+	return true
+}
+
+func (s *testShare) end(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[tenant]--; s.running[tenant] == 0 {
+		delete(s.running, tenant)
+	}
+}
+
+func (c *Connections) test(ctx context.Context, r *server.Request[struct{}]) (ConnectionTest, error) {
+	if c.dial == nil {
+		return ConnectionTest{}, errWatchOff.On()
+	}
+	all, err := c.read(ctx, "c.id = $1", r.ID("id"))
+	switch {
+	case len(all) == 0 && err == nil:
+		return ConnectionTest{}, server.ErrNotFound
+	case len(all) == 0:
+		return ConnectionTest{}, err
+	case err != nil:
+		return refused(&watch.Problem{Code: "key", Text: "The service cannot decrypt the stored key. Enter it again."}), nil
+	}
+	tenant := db.ActorOf(ctx).Tenant
+	if !c.tests.begin(tenant) {
+		return ConnectionTest{}, server.ErrUnavailable
+	}
+	defer c.tests.end(tenant)
+	found, err := watch.Test(ctx, all[0].Connection, c.dial)
+	var problem *watch.Problem
+	switch {
+	case errors.As(err, &problem):
+		t := refused(problem)
+		if t.Fingerprint == nil {
+			t.Fingerprint = orNil(found.Fingerprint)
+		}
+		return t, nil
+	case err != nil:
+		return ConnectionTest{}, err
+	}
+	return ConnectionTest{OK: true, Text: orNil(found.Message), State: orNil(found.State), File: orNil(found.File),
+		Fingerprint: orNil(found.Fingerprint)}, nil
+}
+
+func refused(p *watch.Problem) ConnectionTest {
+	return ConnectionTest{Problem: new(TestProblem(p.Code)), Text: &p.Text, Fingerprint: orNil(p.Fingerprint)}
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func (c *Connections) tested(_ context.Context, _ *server.Request[struct{}], t ConnectionTest,
+) (server.OK[ConnectionTest], error) {
+	return server.Encode(t)
+}

@@ -1,0 +1,89 @@
+// Package watchers runs watchers of printers: in the service, and as the command "watch" in the network of a farm.
+package watchers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"spoolwright/production/watch"
+)
+
+// call sends a request to an operation of the API and returns the status and the body of the response.
+type call func(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error)
+
+// sink sends the states of printers to the API.
+type sink struct{ call call }
+
+// do sends in, as JSON, unless it is nil, and reads the response into out.
+func (s sink) do(ctx context.Context, method, path string, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	status, answer, err := s.call(ctx, method, path, body)
+	switch {
+	case err != nil:
+		return err
+	case status == 200:
+		return json.Unmarshal(answer, out)
+	}
+	var problem struct{ Detail string }
+	json.Unmarshal(answer, &problem)
+	err = fmt.Errorf("the service answers with the status %d: %.300s", status, problem.Detail)
+	if status == 400 || status == 413 || status == 422 {
+		err = fmt.Errorf("%w: %w", watch.ErrRefused, err)
+	}
+	return err
+}
+
+// lastState is the last state of a printer in the service. Another watcher may have sent fractions of seconds.
+type lastState struct {
+	watch.State
+	Job *struct {
+		watch.Job
+		Elapsed *float64 `json:"elapsed_seconds"`
+		Left    *float64 `json:"seconds_left"`
+	} `json:"job"`
+}
+
+func (s sink) Lease(ctx context.Context, name string, printers []string, last bool) ([]watch.Held, error) {
+	var out struct {
+		Printers []string `json:"printer_ids"`
+		States   []lastState
+	}
+	in := map[string]any{"watcher": name, "printer_ids": printers, "with_states": last}
+	if err := s.do(ctx, "POST", "/api/v1/printer-states/lease", in, &out); err != nil {
+		return nil, err
+	}
+	states := map[string]*watch.State{}
+	for i := range out.States {
+		l := &out.States[i]
+		if l.Job != nil {
+			l.State.Job = &l.Job.Job
+			l.State.Job.Elapsed, l.State.Job.Left = whole(l.Job.Elapsed), whole(l.Job.Left)
+		}
+		states[l.PrinterID] = &l.State
+	}
+	held := make([]watch.Held, len(out.Printers))
+	for i, id := range out.Printers {
+		held[i] = watch.Held{PrinterID: id, Last: states[id]}
+	}
+	return held, nil
+}
+
+func whole(seconds *float64) *int64 {
+	if seconds == nil {
+		return nil
+	}
+	return new(int64(*seconds))
+}
+
+func (s sink) Send(ctx context.Context, states []watch.State) ([]watch.Result, error) {
+	var out struct{ Results []watch.Result }
+	err := s.do(ctx, "POST", "/api/v1/printer-states", map[string]any{"states": states}, &out)
+	return out.Results, err
+}
