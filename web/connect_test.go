@@ -22,7 +22,7 @@ func TestConnectPrinter(t *testing.T) {
 	other := c.Post(t, "/api/v1/printers", j{"name": "Voron 2"}).Want(201).ID()
 	at, connect := "/printers/"+id, "/printers/"+id+"/key"
 	b := signIn(t, c)
-	form := b.get(t, at).want(t, 200).shows(t, "Connection", "Connect").form(t, connect)
+	form := b.get(t, at).want(t, 200).shows(t, "Reports", "Create a key").form(t, connect)
 	shown := b.do(t, "POST", connect, form).want(t, 200).shows(t, "shown only now", "moonraker.conf", "OctoPrint",
 		"SPOOLMAN_BASE_URL=http://x:swk_", "New key", "last used: never")
 	key := secretKey.FindString(shown.text)
@@ -51,5 +51,34 @@ func TestConnectPrinter(t *testing.T) {
 	stranger := signIn(t, api.Tenant(t).User(t, "admin"))
 	stranger.do(t, "POST", connect, url.Values{}).want(t, 404)
 	stranger.do(t, "POST", revoke, url.Values{}).want(t, 404)
-	b.get(t, at).submit(t, revoke).to(t, at).shows(t, "The key is revoked.", "Connect").hides(t, "New key")
+	b.get(t, at).submit(t, revoke).to(t, at).shows(t, "The key is revoked.", "Create a key").hides(t, "New key")
+}
+
+// Admins say where the service watches a printer, on a page with what fits its kind, and test it. The key is never
+// shown.
+func TestWatchPrinter(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "admin")
+	at := "/printers/" + c.Post(t, "/api/v1/printers", j{"name": "Voron"}).Want(201).ID()
+	page := at + "/connection"
+	b := signIn(t, c)
+	b.get(t, at).shows(t, "Watching Connect")
+	b.get(t, page).shows(t, "Moonraker", "Bambu Lab").hides(t, "Serial number")
+	b.get(t, page+"?kind=bambu").shows(t, "Serial number", "Access code")
+	b.get(t, page+"?kind=octoprint").hides(t, "Serial number").submit(t, page, "address", "ftp://x").want(t, 422).
+		shows(t, "Must be an address such as")
+	const key = "0123456789ABCDEF"
+	saved := b.get(t, page+"?kind=octoprint").submit(t, page, "address", "http://127.0.0.1:1", "secret", key).to(t, page)
+	saved.shows(t, "The connection is saved.", "OctoPrint", "Empty keeps the stored one")
+	tested := saved.submit(t, page+"/test").want(t, 200).shows(t, "nothing answers at this port")
+	if strings.Contains(saved.text+tested.text, key) {
+		t.Error("a page shows the key")
+	}
+	b.get(t, page).submit(t, page, "address", "http://127.0.0.1:1").to(t, page)
+	c.Get(t, "/api/v1"+page).Want(200).Shows(map[string]string{"has_secret": "true"})
+	b.get(t, at).shows(t, "http://127.0.0.1:1")
+	b.get(t, page).submit(t, page+"/remove").to(t, at).shows(t, "The connection is removed with its key.")
+	c.Get(t, "/api/v1"+page).WantError(404, "NOT_FOUND")
+	signIn(t, tenant.User(t, "operator")).get(t, page).want(t, 403)
 }

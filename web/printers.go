@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -165,6 +166,7 @@ type printerPage struct {
 	States  found[printerState] // the state of a watched printer
 	Keys    found[apiKey]       // the keys of the printer, for admins
 	New     *connection         // the key that was just created, or nil
+	At      *watchedAt          // where the printer is watched, for admins, or nil
 }
 
 // Load returns the input for the spool of a slot.
@@ -193,6 +195,13 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 	}
 	if v.IsAdmin() {
 		reads = append(reads, get("/api/v1/api-keys?printer_id={id}&revoked=false&limit=20", &p.Keys))
+		answer := v.call(http.MethodGet, "/api/v1/printers/{id}/connection", nil, nil)
+		if answer.Status == 200 {
+			p.At = &watchedAt{}
+			if err := json.Unmarshal(answer.Body, p.At); err != nil {
+				return err
+			}
+		}
 	}
 	if err := v.fetch(reads...); err != nil {
 		return err

@@ -36,7 +36,8 @@ var others = map[string]string{
 		/products/{id}/picture/remove /orders/{id}/items/{part}/remove /orders/{id}/items/{part}/restore
 		/runs/{id}/items/{part}/remove /runs/{id}/materials/{part}/remove /settings/keys/{id}/revoke
 		/printers/{id}/key/{part}/revoke /settings/shops/{id}/remove /settings/shops/names/{id}/forget
-		/settings/webhooks/{id}/remove /settings/users/{id}/reset-otp /samples/remove`,
+		/settings/webhooks/{id}/remove /settings/users/{id}/reset-otp /samples/remove
+		/printers/{id}/connection/remove`,
 	"they record an entry of a ledger, and each one counts": `/spools/{id}/weigh /spools/{id}/deduct
 		/spools/{id}/refill /products/{id}/count /products/{id}/scrap /products/{id}/adjust /products/{id}/assemble
 		/products/{id}/disassemble /orders/{id}/deliver /printers/{id}/maintained`,
@@ -48,11 +49,12 @@ var others = map[string]string{
 		/runs/{id}/replan /printers/{id}/answer /runs/{id}/materials/{part}/exchange /orders/{id}/cancel /orders/{id}/open
 		/orders/{id}/close`,
 	"a button of which all pages send the same": `/first-steps/hide /runs/{id}/earlier /products/{id}/recalculate
+		/printers/{id}/connection/test /printers/{id}/connection/trust
 		/settings/webhooks/{id}/test /settings/webhooks/{id}/enable /settings/webhooks/{id}/disable
 		/settings/webhooks/{id}/deliveries/{part}`,
 	"they send a file, and show no values before": `/files /products/files /products/files/save /runs/file
 		/products/{id}/picture /filaments/catalog`,
-	"the secret is never shown":          `/settings/shops/{id}/secret`,
+	"the secret is never shown":          `/settings/shops/{id}/secret /printers/{id}/connection`,
 	"they set what the visitor fills in": `/spools /spools/change /filaments/{id}/spool-prices`,
 }
 

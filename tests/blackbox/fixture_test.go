@@ -364,12 +364,12 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		}
 		return path
 	}
-	if printers, ok := strings.CutSuffix(pattern, "/{id}/connection"); ok { // of a printer that has one
+	if printers, rest, ok := strings.Cut(pattern, "/{id}/connection"); ok { // of a printer that has one
 		path := f.path(t, printers+"/{id}") + "/connection"
-		if f.admin.Get(t, path).Status == 404 {
-			f.admin.Do(t, "PUT", path, testkit.JSON{"kind": "moonraker", "address": "voron.test.example"}).Want(200)
+		if f.admin.Get(t, path).Status == 404 { // nothing answers there
+			f.admin.Do(t, "PUT", path, testkit.JSON{"kind": "moonraker", "address": "127.0.0.1:1"}).Want(200)
 		}
-		return path
+		return path + rest
 	}
 	if pattern == "/api/v1/printers/{id}/answer" { // of a printer with an open question
 		if id := f.ids[pattern]; id == "" || f.admin.Get(t, "/api/v1/printer-states?question=true&id="+id).Text("total") == "0" {

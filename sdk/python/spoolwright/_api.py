@@ -119,6 +119,8 @@ ShopKind = Literal["shopify", "woocommerce", "generic"]
 
 ConnectionKind = Literal["moonraker", "octoprint", "prusalink", "bambu"]
 
+TestProblem = Literal["off", "network", "name", "port", "key", "kind", "certificate", "protocol", "busy", "invalid", "stale"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
@@ -4429,24 +4431,6 @@ def _StateResults(d: Any, etag: str | None = None) -> StateResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """The type `Lease` of the API."""
-
-    watcher: str
-    """Name of the watcher."""
-    printer_ids: tuple[str, ...]
-    """The printers that it may watch for 60 seconds."""
-
-
-def _Lease(d: Any, etag: str | None = None) -> Lease:
-    get = d.get
-    return Lease(
-        watcher=get("watcher"),
-        printer_ids=_core.each(None, get("printer_ids")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FilamentUse:
     """The type `FilamentUse` of the API."""
 
@@ -4548,6 +4532,57 @@ def _PrinterSlot(d: Any, etag: str | None = None) -> PrinterSlot:
         color=get("color"),
         remaining_percent=get("remaining_percent"),
         empty=get("empty"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedState:
+    """The type `LeasedState` of the API."""
+
+    printer_id: str
+    """The printer's id."""
+    sequence: int
+    """Sequence of the state."""
+    state: PrinterCondition
+    """What the printer did."""
+    observed_at: _dt.datetime
+    """When the watcher saw it, or when the state was received."""
+    job: PrinterJob | None
+    """The last job of the printer, also if an earlier state ended it."""
+    slots: tuple[PrinterSlot, ...]
+    """What the printer said is loaded."""
+
+
+def _LeasedState(d: Any, etag: str | None = None) -> LeasedState:
+    get = d.get
+    return LeasedState(
+        printer_id=get("printer_id"),
+        sequence=get("sequence"),
+        state=get("state"),
+        observed_at=_core.timestamp(get("observed_at")),
+        job=_core.optional(_PrinterJob, get("job")),
+        slots=_core.each(_PrinterSlot, get("slots")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The type `Lease` of the API."""
+
+    watcher: str
+    """Name of the watcher."""
+    printer_ids: tuple[str, ...]
+    """The printers that it may watch for 60 seconds."""
+    states: tuple[LeasedState, ...]
+    """The last states of these printers, if the request asked for them."""
+
+
+def _Lease(d: Any, etag: str | None = None) -> Lease:
+    get = d.get
+    return Lease(
+        watcher=get("watcher"),
+        printer_ids=_core.each(None, get("printer_ids")),
+        states=_core.each(_LeasedState, get("states")),
     )
 
 
@@ -8426,6 +8461,38 @@ def _Connection(d: Any, etag: str | None = None) -> Connection:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionTest:
+    """The type `ConnectionTest` of the API."""
+
+    ok: bool
+    """Whether the printer can be watched."""
+    problem: TestProblem | None
+    """What is wrong: `off`, `network` (no such device, or the service may not reach it), `name`, `port`, `key`,
+    `kind` (something else answers), `certificate`, `protocol`, `busy`, `invalid`, `stale`.
+    """
+    text: str | None
+    """What is wrong, or what the printer says, in words."""
+    state: str | None
+    """What the printer does."""
+    file: str | None
+    """The file that it prints."""
+    fingerprint: str | None
+    """SHA-256 of the certificate that a bambu shows."""
+
+
+def _ConnectionTest(d: Any, etag: str | None = None) -> ConnectionTest:
+    get = d.get
+    return ConnectionTest(
+        ok=get("ok"),
+        problem=get("problem"),
+        text=get("text"),
+        state=get("state"),
+        file=get("file"),
+        fingerprint=get("fingerprint"),
+    )
+
+
 class ExchangeRateCreate(TypedDict):
     """The type `ExchangeRateCreate` of the API, in request bodies."""
 
@@ -9301,6 +9368,10 @@ class ValidationError(ApiError):
     """The service responded ``VALIDATION_ERROR`` (status 422)."""
 
 
+class WatchOffError(ApiError):
+    """The service responded ``WATCH_OFF`` (status 409)."""
+
+
 class WebhookDisabledError(ApiError):
     """The service responded ``WEBHOOK_DISABLED`` (status 409)."""
 
@@ -9398,6 +9469,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "USER_DISABLED": UserDisabledError,
     "USER_LIMIT": UserLimitError,
     "VALIDATION_ERROR": ValidationError,
+    "WATCH_OFF": WatchOffError,
     "WEBHOOK_DISABLED": WebhookDisabledError,
     "WEBHOOK_LIMIT": WebhookLimitError,
     "WEBHOOK_UNSIGNED": WebhookUnsignedError,
@@ -14084,6 +14156,34 @@ class PrintersResource:
             if_match=if_match,
         )
 
+    def test_connection(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> ConnectionTest:
+        """Test the connection of a printer.
+
+        Connects to the printer, reads what it does, and says in words what is wrong. It changes nothing. It takes
+        up to 20 seconds.
+
+        A bambu shows its certificate: `fingerprint` is that of the certificate. If it is not the one of the
+        connection, `problem` is `certificate`. If the printer is the same, for example after an update of its
+        firmware, send this `fingerprint` with `putPrinterConnection`.
+
+        Requires the role `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/printers/{_core.segment(id)}/connection/test",
+            _ConnectionTest,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
 
 class ProductsResource:
     """Products, their bills of materials, and their costs."""
@@ -17096,18 +17196,22 @@ class PrinterStatesResource:
         *,
         watcher: str,
         printer_ids: Sequence[str],
+        with_states: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Lease:
         """Take leases of printers.
 
         Returns those of the printers that this watcher may watch for the next 60 seconds: a printer has one
         watcher at a time. `watcher` is a name that no other watcher of the farm has. Repeat the request in time; a
-        watcher that stops loses its printers. Also accepts API keys of the role `watcher`.
+        watcher that stops loses its printers. With `with_states`, `states` has the last states of these printers,
+        so that a watcher that begins knows which job it has seen. Also accepts API keys of the role `watcher`.
 
         Requires the role `operator` or `admin`.
 
         :param watcher: Name of the watcher, which no other one of the farm has.
         :param printer_ids: The printers that it can watch.
+        :param with_states: Whether the response has the last states, for a watcher that begins. Absent means
+        false.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -17118,6 +17222,7 @@ class PrinterStatesResource:
             body={
                 "watcher": watcher,
                 "printer_ids": printer_ids,
+                "with_states": UNSET if with_states is None else with_states,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -19702,6 +19807,7 @@ __all__ = [
     "ConfirmRule",
     "Connection",
     "ConnectionKind",
+    "ConnectionTest",
     "CorrectedMaterial",
     "CostBreakdown",
     "CostChanged",
@@ -19799,6 +19905,7 @@ __all__ = [
     "KeyRole",
     "LastAdminError",
     "Lease",
+    "LeasedState",
     "Left",
     "LinkEmailState",
     "ListedItem",
@@ -20022,6 +20129,7 @@ __all__ = [
     "StockedFilament",
     "Subscription",
     "Test",
+    "TestProblem",
     "TokenExpiredError",
     "UnavailableError",
     "Undone",
@@ -20060,6 +20168,7 @@ __all__ = [
     "WasteReport",
     "WasteReportRow",
     "WastedMaterial",
+    "WatchOffError",
     "Webhook",
     "WebhookDisabledError",
     "WebhookEvent",

@@ -1,0 +1,129 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// watchKinds are the kinds of connections to printers, with their names for people.
+var watchKinds = []option{{"moonraker", "Moonraker (Klipper)"}, {"octoprint", "OctoPrint"},
+	{"prusalink", "PrusaLink"}, {"bambu", "Bambu Lab"}}
+
+// watchedPrinter is the page of the connection of a printer, for admins.
+type watchedPrinter struct {
+	Printer printer
+	Kind    string // that the visitor has chosen, or the one of the connection
+	Form    *form
+	Now     *watchedAt // nil without a connection
+	Test    *watchTest // the result of a test, or nil
+}
+
+// watchedAt is the connection of a printer, as the API returns it.
+type watchedAt struct {
+	Kind, Address, Serial, Fingerprint string
+	HasSecret                          bool `json:"has_secret"`
+}
+
+// watchTest is the result of a test of a connection, as the API returns it.
+type watchTest struct {
+	OK                                      bool
+	Problem, Text, State, File, Fingerprint string
+}
+
+// Kinds returns the kinds to choose from.
+func (p *watchedPrinter) Kinds() []option { return watchKinds }
+
+// Name returns the name of the kind.
+func (p *watchedPrinter) Name() string { return nameOf(watchKinds, p.Kind) }
+
+// Hint returns what the address of the kind looks like.
+func (p *watchedPrinter) Hint() string {
+	return map[string]string{"moonraker": "Such as http://192.168.1.20:7125", "octoprint": "Such as http://192.168.1.20",
+		"prusalink": "Such as http://192.168.1.20", "bambu": "The IP address on the printer's screen, such as 192.168.1.20"}[p.Kind]
+}
+
+// Key returns what the secret of the kind is called, and where it is.
+func (p *watchedPrinter) Key() (name []string) {
+	return map[string][]string{
+		"moonraker": {"API key", "Only if the address of the service is not one of the trusted_clients of Moonraker"},
+		"octoprint": {"API key", "The application key of a user with read-only access is enough"},
+		"prusalink": {"API key or password", "Settings, Network, PrusaLink. A password as user:password"},
+		"bambu":     {"Access code", "Settings, LAN only, on the printer's screen. Developer mode is not necessary"},
+	}[p.Kind]
+}
+
+func showConnection(v *visit) error { return v.connectionPage(200, nil, nil) }
+
+// connectionPage shows the connection of the printer. The form f was refused, if it is not nil.
+func (v *visit) connectionPage(status int, f *form, test *watchTest) error {
+	p := &watchedPrinter{Form: f, Test: test}
+	if err := v.fetch(get("/api/v1/printers/{id}", &p.Printer)); err != nil {
+		return err
+	}
+	answer := v.call(http.MethodGet, "/api/v1/printers/{id}/connection", nil, nil)
+	if answer.Status == 200 {
+		p.Now = &watchedAt{}
+		if err := json.Unmarshal(answer.Body, p.Now); err != nil {
+			return err
+		}
+		p.Kind = p.Now.Kind
+	} else if answer.Status != 404 {
+		return answer.Err()
+	}
+	if f == nil {
+		p.Form = v.newForm()
+		if p.Now != nil {
+			p.Form.Values.Set("address", p.Now.Address)
+			p.Form.Values.Set("serial", p.Now.Serial)
+		}
+	}
+	if kind := v.r.URL.Query().Get("kind"); nameOf(watchKinds, kind) != kind {
+		p.Kind = kind
+	}
+	if kind := p.Form.Values.Get("kind"); nameOf(watchKinds, kind) != kind {
+		p.Kind = kind
+	}
+	return v.show(status, "watching", "Connection of "+p.Printer.Name, p)
+}
+
+// saveConnection sets the connection. An empty secret keeps the present one.
+func saveConnection(v *visit) error {
+	f := v.sent()
+	body := f.body(field{"kind", text}, field{"address", text}, field{"serial", text}, field{"secret", text})
+	ok, err := v.send(f, http.MethodPut, "/api/v1/printers/{id}/connection", body, nil)
+	f.Values.Del("secret")
+	v.tell(&notice{Text: "The connection is saved. Test it."})
+	return v.then(ok, err, v.here("/printers")+"/connection", func() error { return v.connectionPage(422, f, nil) })
+}
+
+// testConnection tests the connection, and shows the result.
+func testConnection(v *visit) error {
+	f, test := v.sent(), &watchTest{}
+	ok, err := v.send(f, http.MethodPost, "/api/v1/printers/{id}/connection/test", nil, test)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return v.connectionPage(422, f, nil)
+	}
+	return v.connectionPage(200, nil, test)
+}
+
+// trustCertificate stores the certificate that a test has shown.
+func trustCertificate(v *visit) error {
+	f, now := v.sent(), watchedAt{}
+	if err := v.fetch(get("/api/v1/printers/{id}/connection", &now)); err != nil {
+		return err
+	}
+	ok, err := v.send(f, http.MethodPut, "/api/v1/printers/{id}/connection", map[string]any{"kind": now.Kind,
+		"address": now.Address, "serial": now.Serial, "fingerprint": f.Values.Get("fingerprint")}, nil)
+	v.tell(&notice{Text: "The certificate is trusted from now on."})
+	return v.then(ok, err, v.here("/printers")+"/connection", func() error { return v.connectionPage(422, f, nil) })
+}
+
+func removeConnection(v *visit) error {
+	f := v.sent()
+	ok, err := v.send(f, http.MethodDelete, "/api/v1/printers/{id}/connection", nil, nil)
+	v.tell(&notice{Text: "The connection is removed with its key."})
+	return v.then(ok, err, v.here("/printers"), func() error { return v.connectionPage(422, f, nil) })
+}
