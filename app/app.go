@@ -92,6 +92,7 @@ var Commands = slices.Concat(
 	printers.Commands,
 	catalog.Commands,
 	production.Commands,
+	watchers.Commands,
 	orders.Commands,
 	shops.Commands,
 )

@@ -38,8 +38,13 @@ func (p *watchedPrinter) Name() string { return nameOf(watchKinds, p.Kind) }
 
 // Hint returns what the address of the kind looks like.
 func (p *watchedPrinter) Hint() string {
-	return map[string]string{"moonraker": "Such as http://192.168.1.20:7125", "octoprint": "Such as http://192.168.1.20",
-		"prusalink": "Such as http://192.168.1.20", "bambu": "The IP address on the printer's screen, such as 192.168.1.20"}[p.Kind]
+	switch p.Kind {
+	case "moonraker":
+		return "Such as http://192.168.1.20:7125"
+	case "bambu":
+		return "The IP address on the printer's screen, such as 192.168.1.20"
+	}
+	return "Such as http://192.168.1.20"
 }
 
 // Key returns what the secret of the kind is called, and where it is.

@@ -89,7 +89,8 @@ type TestProblem string
 
 // Enum returns all kinds.
 func (TestProblem) Enum() []string {
-	return []string{"off", "network", "name", "port", "key", "kind", "certificate", "protocol", "busy", "invalid", "stale"}
+	return []string{"off", "network", "name", "port", "key", "kind", "certificate", "protocol", "busy", "invalid",
+		"stale"}
 }
 
 var errWatchOff = server.Conflict("WATCH_OFF",

@@ -170,6 +170,12 @@ func Test(ctx context.Context, c Connection, dial Dial) (found Observation, err 
 	return found, problemOf(err, c.Address)
 }
 
+// Check returns a *Problem if nothing can be watched with the connection, whatever answers there.
+func Check(c Connection) error {
+	_, err := newKind(c, nil)
+	return err
+}
+
 // newKind returns the client for a connection.
 func newKind(c Connection, dial Dial) (kind, error) {
 	if dial == nil {
