@@ -502,18 +502,20 @@ type PrinterState struct {
 	Watched    bool             `json:"watched" rule:"notNull"`
 	RunID      value.UUID       `json:"run_id"`
 	Question   bool             `json:"question" rule:"notNull"`
+	Needs      bool             `json:"needs_person" rule:"notNull"`
 	Job        *PrinterJob      `json:"job" rule:"unsorted"`
 	Slots      []PrinterSlot    `json:"slots" rule:"notNull"`
 	CreatedAt  value.Timestamp  `json:"created_at" rule:"notNull"`
 }
 
 const printerStateColumns = `id, printer_name, sequence, state, message, code, printer_at, observed_at, received_at,
-	changed_at, watched, run_id, question, job, slots, created_at`
+	changed_at, watched, run_id, question, needs_person, job, slots, created_at`
 
 // printerStatesTable has the states of the printers that are not removed.
 const printerStatesTable = `(select s.tenant_id, s.id, p.name as printer_name, s.sequence, s.state, s.message, s.code, s.printer_at,
 		s.observed_at, s.received_at, s.changed_at, coalesce(l.expires_at > now(), false) as watched, j.run_id,
-		coalesce(j.asked, false) as question, s.job::json as job, coalesce(s.slots::json, '[]') as slots, s.created_at
+		coalesce(j.asked, false) as question, s.state = 'attention' or coalesce(j.asked, false) as needs_person,
+		s.job::json as job, coalesce(s.slots::json, '[]') as slots, s.created_at
 	from printer_states s
 	join printers p on p.id = s.id and p.hidden_at is null
 	left join printer_leases l on l.id = s.id` + joinJob + `
@@ -521,9 +523,10 @@ const printerStatesTable = `(select s.tenant_id, s.id, p.name as printer_name, s
 
 // StateFilter selects states of printers.
 type StateFilter struct {
-	ID    value.Optional[value.UUID]                  `query:"id"`
+	IDs   value.Optional[value.Several[value.UUID]]   `query:"ids"`
 	State value.Optional[value.Set[PrinterCondition]] `query:"state"`
 	Asked value.Optional[bool]                        `query:"question"`
+	Needs value.Optional[bool]                        `query:"needs_person"`
 }
 
 var listStatesDoc = &server.Doc{
@@ -535,9 +538,12 @@ var listStatesDoc = &server.Doc{
 func (f StateFilter) list() *server.List {
 	l := server.NewList(printerStatesTable, printerStateColumns, "", "")
 	l.Computed()
-	l.WhereEqual("id", f.ID)
+	if !f.IDs.IsNull() {
+		l.Where("id = any(?::uuid[])", f.IDs.Arg())
+	}
 	l.WhereOneOf("state", f.State)
 	l.WhereEqual("question", f.Asked)
+	l.WhereEqual("needs_person", f.Needs)
 	return l
 }
 

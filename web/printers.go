@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +30,8 @@ type printer struct {
 	Hours      num        `json:"printed_hours"`
 	Due        bool       `json:"maintenance_due"`
 	Loaded     []loaded
-	Runs       []queuedRun `json:"-"` // the runs in the queue of the printer
+	Runs       []queuedRun   `json:"-"` // the runs in the queue of the printer
+	Watched    *printerState `json:"-"` // what the printer does, or nil if nobody has watched it
 }
 
 // loaded is a spool in a slot of a printer.
@@ -87,10 +90,21 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 	orders: []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}},
 	fetch: func(v *visit, entries read, printers *[]printer) error {
 		var q queue
-		err := v.fetch(entries, get("/api/v1/queue", &q))
+		if err := v.fetch(entries, get("/api/v1/queue", &q)); err != nil || len(*printers) == 0 {
+			return err
+		}
+		var ids []string
 		for i, p := range *printers {
 			(*printers)[i].Runs = q.of(p.ID)
+			ids = append(ids, p.ID)
 		}
+		var states found[printerState]
+		err := v.fetch(get("/api/v1/printer-states?limit=100&ids="+strings.Join(ids, ","), &states))
+		for i := range states.Items {
+			at := slices.Index(ids, states.Items[i].ID)
+			(*printers)[at].Watched = &states.Items[i]
+		}
+		value.Sort(*printers, func(a, b printer) int { return cmp.Compare(b.needs(), a.needs()) })
 		return err
 	},
 	row: func(v *visit, r *rows, p *printer) {
@@ -102,11 +116,18 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 			r.add(`{}</span>`, state)
 		}
 		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
+		if w := p.Watched; w != nil {
+			r.add(` <span class="tag">`)
+			r.picture(newMark(w.Mark()))
+			r.add(`{}</span>`, w.Words())
+			r.some(` <small>{}</small>`, w.Message)
+		}
 		if run := p.Now(); run != nil {
 			r.add(`</td><td><div class="with-swatch">`)
 			r.picture(run.Swatches())
-			r.add(`<div><a href="/runs/{}">{}</a> <small>{}</small></div></div>`, run.ID, run.Title(),
-				v.Until(run.Status, run.Start, run.PrintsUntil()))
+			r.add(`<div><a href="/runs/{}">{}</a> <small>{}</small>`, run.ID, run.Title(), p.until(v, run))
+			r.picture(p.Watched.Bar())
+			r.add(`</div></div>`)
 		} else {
 			r.add(`</td><td><span class="muted">–</span>`)
 		}
@@ -138,13 +159,69 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printe
 
 // printerState is what a watched printer does. Question means that a person must say which run its job is.
 type printerState struct {
-	State, Message string
-	Question       bool
-	ChangedAt      *time.Time `json:"changed_at"`
-	Job            *struct {
-		ID, File string
-		Progress num
+	ID, State, Message string
+	Printer            string `json:"printer_name"`
+	Question, Watched  bool
+	Needs              bool       `json:"needs_person"`
+	ChangedAt          *time.Time `json:"changed_at"`
+	ReceivedAt         *time.Time `json:"received_at"`
+	Job                *struct {
+		ID, File, Outcome string
+		Progress          num
+		Left              num `json:"seconds_left"`
 	}
+}
+
+// Words returns the state in words.
+func (s *printerState) Words() string {
+	switch {
+	case s.State == "attention":
+		return "Needs you"
+	case s.Question:
+		return "Which run?"
+	case !s.Watched:
+		return "Not watched"
+	}
+	return label(s.State)
+}
+
+// Mark returns the state that determines the mark of Words.
+func (s *printerState) Mark() string {
+	switch {
+	case s.Needs:
+		return "failed"
+	case !s.Watched:
+		return ""
+	}
+	return map[string]string{"printing": "in_progress", "paused": "paused", "idle": "completed",
+		"offline": "cancelled"}[s.State]
+}
+
+// Bar returns the picture of the progress of the job that runs, or "".
+func (s *printerState) Bar() template.HTML {
+	if s == nil || s.Job == nil || s.Job.Outcome != "" || s.Job.Progress == "" {
+		return ""
+	}
+	percent := min(max(int(float(s.Job.Progress)*100), 0), 100)
+	return progressBar(percent, strconv.Itoa(percent)+" % by the printer")
+}
+
+// needs returns 1 for a printer that needs a person, and otherwise 0.
+func (p printer) needs() int {
+	if p.Watched != nil && p.Watched.Needs {
+		return 1
+	}
+	return 0
+}
+
+// until returns when the run ends: by the printer, if it says so, or else by the estimate.
+func (p printer) until(v *visit, r *queuedRun) string {
+	w := p.Watched
+	if w == nil || !w.Watched || w.Job == nil || w.Job.Outcome != "" || w.Job.Left == "" || w.ReceivedAt == nil {
+		return v.Until(r.Status, r.Start, r.PrintsUntil())
+	}
+	end := w.ReceivedAt.Add(time.Duration(float(w.Job.Left) * float64(time.Second)))
+	return v.Until(r.Status, r.Start, &end)
 }
 
 // answerBody returns the body of the answer that the form has chosen: the id of a run, or what the job is instead.
@@ -190,7 +267,7 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 	reads := []read{
 		read{path: "/api/v1/printers/{id}", into: &p.Printer, tag: &p.Tag},
 		get("/api/v1/queue?printer_id={id}", &p.Queue),
-		get("/api/v1/printer-states?id={id}", &p.States),
+		get("/api/v1/printer-states?ids={id}", &p.States),
 		get("/api/v1/production-runs?printer_id={id}&status=completed,failed,cancelled&limit=10", &p.Ended),
 	}
 	if v.IsAdmin() {

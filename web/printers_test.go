@@ -112,6 +112,17 @@ func TestWatchedPrinterPage(t *testing.T) {
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 1, "state": "printing",
 		"message": "Layer <3>", "job": j{"id": "1", "file": "hook.gcode", "adopted": true}}}}).Want(200)
 	page := b.get(t, at).shows(t, "Printing", "hook.gcode", "Layer <3>", "Which run is this print?")
+	b.get(t, "/").shows(t, "MK4 Which run is this print? Layer <3> hook.gcode").hides(t, "No run waits for you.")
+	c.Post(t, "/api/v1/printers", j{"name": "Before"}).Want(201)
+	b.get(t, "/printers").shows(t, "MK4 Which run? Layer <3>", "Before")
 	page.submit(t, at+"/answer", "answer", run).to(t, at).hides(t, "Which run is this print?")
 	c.Get(t, "/api/v1/production-runs/"+run).Want(200).Shows(map[string]string{"status": "in_progress"})
+	b.get(t, "/").shows(t, "No run waits for you.")
+	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 2, "state": "attention",
+		"message": "The filament ran out.", "job": j{"id": "1", "progress": 0.42}}}}).Want(200)
+	b.get(t, "/").shows(t, "MK4 Needs you. The filament ran out.")
+	if text := b.get(t, "/printers").shows(t, "MK4 Needs you The filament ran out.").text; !strings.Contains(text,
+		"42 % by the printer") || strings.Index(text, "MK4") > strings.Index(text, ">Before<") {
+		t.Errorf("the list is %s", text)
+	}
 }

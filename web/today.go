@@ -29,6 +29,7 @@ type todayPage struct {
 	}
 	Usage usageReport
 	Waste wasteReport
+	Needs found[printerState] // printers that need a person
 	Steps *firstSteps // nil if the farm or the visitor needs none
 }
 
@@ -146,6 +147,7 @@ func (v *visit) today(status int, place *form) error {
 		get("/api/v1/orders/availability", &p.Open),
 		get("/api/v1/reports/usage?group_by=day", &p.Usage),
 		get("/api/v1/reports/waste?group_by=reason", &p.Waste),
+		get("/api/v1/printer-states?needs_person=true&limit=8", &p.Needs),
 	)
 	if err != nil {
 		return err
