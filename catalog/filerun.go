@@ -65,8 +65,8 @@ type FileProduct struct {
 }
 
 // OfFile returns a subquery for the newest product that was made from the file with the checksum sum, or else from a
-// file with the name. Both are SQL expressions. The subquery finds no hidden products and no variants, and
-// prefers a product to its plates.
+// file with the name. Both are SQL expressions. The subquery finds no hidden products and no variants, and prefers a
+// product to its plates.
 func OfFile(name, sum string) string { return ofFile("p.file_name = "+name, sum) }
 
 // OfPrint is OfFile for the name that a printer has for the file.

@@ -2,6 +2,7 @@ package watchers_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/production/printers"
+	"spoolwright/production/watch"
 	"spoolwright/production/watch/watchtest"
 	"spoolwright/production/watchers"
 	"spoolwright/server"
@@ -146,6 +148,12 @@ func TestCertificate(t *testing.T) {
 func TestNetworks(t *testing.T) {
 	t.Parallel()
 	networks := []netip.Prefix{netip.MustParsePrefix("192.168.1.0/24")}
+	for _, address := range []string{"1.1.1.1:9", "169.254.169.254:80", "[2606:4700:4700::1111]:9"} {
+		_, err := watchers.Dial(networks)(t.Context(), "tcp", address)
+		if problem, ok := errors.AsType[*watch.Problem](err); !ok || problem.Code != "network" {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
 	for dial, want := range map[bool]string{true: "", false: "WATCH_OFF"} {
 		features := testkit.Features[:len(testkit.Features)-1]
 		api := testkit.New(t, testkit.Options{}, append(features[:len(features):len(features)],

@@ -2321,6 +2321,10 @@ class ProductListItem:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
+    variant_of: str | None
+    """The product that the variant follows; null for other products."""
+    variant_count: int
+    """Number of its variants."""
     plate_of: str | None
     """The product that the plate belongs to; null for other products."""
     plate: int | None
@@ -2360,6 +2364,8 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
+        variant_of=get("variant_of"),
+        variant_count=get("variant_count"),
         plate_of=get("plate_of"),
         plate=get("plate"),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -2556,6 +2562,35 @@ def _ProductPlate(d: Any, etag: str | None = None) -> ProductPlate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariantMaterial:
+    """The type `VariantMaterial` of the API."""
+
+    replaces_material_type: MaterialType | None
+    """Type of the materials that it replaces; null: all types or, with a filament, the type of the filament."""
+    replaces_color: str | None
+    """Color of the materials that it replaces; null: all colors."""
+    color: str
+    """The color of the variant; that of the filament, if there is one."""
+    filament_id: str | None
+    """The filament of the variant; the material has its type, name, color and diameter. Null: any filament of the
+    color.
+    """
+    brand: str | None
+    """Vendor of the filament, if it has one."""
+
+
+def _VariantMaterial(d: Any, etag: str | None = None) -> VariantMaterial:
+    get = d.get
+    return VariantMaterial(
+        replaces_material_type=get("replaces_material_type"),
+        replaces_color=get("replaces_color"),
+        color=get("color"),
+        filament_id=get("filament_id"),
+        brand=get("brand"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """The type `Product` of the API."""
 
@@ -2633,6 +2668,10 @@ class Product:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
+    variant_of: str | None
+    """The product that the variant follows; null for other products."""
+    variant_materials: tuple[VariantMaterial, ...]
+    """What the variant has instead of materials of its product."""
     plate_of: str | None
     """The product that the plate belongs to; null for other products."""
     plate: int | None
@@ -2688,6 +2727,8 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
+        variant_of=get("variant_of"),
+        variant_materials=_core.each(_VariantMaterial, get("variant_materials")),
         plate_of=get("plate_of"),
         plate=get("plate"),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -3079,6 +3120,51 @@ def _ComponentTree(d: Any, etag: str | None = None) -> ComponentTree:
         total_cost=_core.number(get("total_cost")),
         entries=_core.each(_ComponentTreeEntry, get("entries")),
         entries_complete=get("entries_complete"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedVariant:
+    """The type `AddedVariant` of the API."""
+
+    id: str
+    """The id of the variant, which is a product."""
+    number: int
+    """Number of the variant in the farm."""
+    name: str
+    """Name of the variant."""
+    sku: str | None
+    """Stock keeping unit; null without one."""
+    selling_price: Number | None
+    """Price of one piece for customers."""
+    total_cost: Number
+    """material_cost plus component_cost."""
+
+
+def _AddedVariant(d: Any, etag: str | None = None) -> AddedVariant:
+    get = d.get
+    return AddedVariant(
+        id=get("id"),
+        number=get("number"),
+        name=get("name"),
+        sku=get("sku"),
+        selling_price=_core.number(get("selling_price")),
+        total_cost=_core.number(get("total_cost")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedVariants:
+    """The type `AddedVariants` of the API."""
+
+    items: tuple[AddedVariant, ...]
+    """The added variants, in the order of the request."""
+
+
+def _AddedVariants(d: Any, etag: str | None = None) -> AddedVariants:
+    get = d.get
+    return AddedVariants(
+        items=_core.each(_AddedVariant, get("items")),
     )
 
 
@@ -4616,6 +4702,8 @@ class PrinterState:
     """The run of the job; null without one."""
     question: bool
     """Whether a person must say which run the job is: see answerPrinterQuestion."""
+    needs_person: bool
+    """Whether the state is `attention` or a question is open."""
     job: PrinterJob | None
     """The job that runs, or has just ended."""
     slots: tuple[PrinterSlot, ...]
@@ -4640,6 +4728,7 @@ def _PrinterState(d: Any, etag: str | None = None) -> PrinterState:
         watched=get("watched"),
         run_id=get("run_id"),
         question=get("question"),
+        needs_person=get("needs_person"),
         job=_core.optional(_PrinterJob, get("job")),
         slots=_core.each(_PrinterSlot, get("slots")),
         created_at=_core.timestamp(get("created_at")),
@@ -8678,6 +8767,38 @@ class ProductPlateCreate(TypedDict, total=False):
     """Height of a layer in the file."""
 
 
+class VariantMaterialCreate(TypedDict, total=False):
+    """The type `VariantMaterialCreate` of the API, in request bodies."""
+
+    replaces_material_type: MaterialType | None
+    """Type of the materials that it replaces; null: all types or, with a filament, the type of the filament."""
+    replaces_color: str | None
+    """Color of the materials that it replaces; null: all colors."""
+    color: str
+    """The color of the variant; that of the filament, if there is one."""
+    filament_id: str | None
+    """The filament of the variant; the material has its type, name, color and diameter. Null: any filament of the
+    color.
+    """
+    filament_number: int | None
+    """The number of that filament, instead of filament_id."""
+
+
+class NewVariant(TypedDict, total=False):
+    """The type `NewVariant` of the API, in request bodies."""
+
+    sku: str | None
+    """Stock keeping unit; without it, that of the product with the colors, such as DRG-001-BLUE."""
+    name: str | None
+    """The variant's own name; null: that of the product with the colors."""
+    selling_price: DecimalInput | None
+    """The variant's own price; null: that of the product."""
+    color: str | None
+    """The color of all its materials."""
+    variant_materials: Sequence[VariantMaterialCreate]
+    """What it has instead of materials of the product, in place of color."""
+
+
 class RunItemCreate(TypedDict, total=False):
     """The type `RunItemCreate` of the API, in request bodies."""
 
@@ -9261,7 +9382,7 @@ class ProductHiddenError(ApiError):
 
 
 class ProductInUseError(ApiError):
-    """The service responded ``PRODUCT_IN_USE`` (status 400)."""
+    """The service responded ``PRODUCT_IN_USE`` (status 400 or 409)."""
 
 
 class ProductRemovedError(ApiError):
@@ -9368,6 +9489,14 @@ class ValidationError(ApiError):
     """The service responded ``VALIDATION_ERROR`` (status 422)."""
 
 
+class VariantFieldError(ApiError):
+    """The service responded ``VARIANT_FIELD`` (status 409)."""
+
+
+class VariantLimitError(ApiError):
+    """The service responded ``VARIANT_LIMIT`` (status 409)."""
+
+
 class WatchOffError(ApiError):
     """The service responded ``WATCH_OFF`` (status 409)."""
 
@@ -9469,6 +9598,8 @@ _ERRORS: dict[str, type[ApiError]] = {
     "USER_DISABLED": UserDisabledError,
     "USER_LIMIT": UserLimitError,
     "VALIDATION_ERROR": ValidationError,
+    "VARIANT_FIELD": VariantFieldError,
+    "VARIANT_LIMIT": VariantLimitError,
     "WATCH_OFF": WatchOffError,
     "WEBHOOK_DISABLED": WebhookDisabledError,
     "WEBHOOK_LIMIT": WebhookLimitError,
@@ -11169,8 +11300,8 @@ class FilamentsResource:
 
         The spools of the filament change with it, in the same transaction: their `material_type`, `material_name`,
         `brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`,
-        also those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock,
-        keeps these fields (`422`).
+        also those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, or
+        of more than 5,000 variants of products, keeps these fields (`422`).
 
         `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name,
         it is created.
@@ -13523,14 +13654,14 @@ class ImportsResource:
         created for filaments, and gives changed fields the values that they had before. What was used or changed
         since stays, and `left` names it with the reason: a created spool with another entry in its ledger than the
         first, in a run, or edited; a created filament or vendor that spools, filaments or products name, or that
-        was changed; a created product that another product contains, that an order, a run or the ledger of pieces
-        names, or that was changed; a created order with a run or a delivery, that messages of a shop changed, or
-        that was changed; and fields that have another value than the import gave them. A changed filament of a
-        spool is restored together with the fields that follow from it, or not at all, and so are the items of an
-        order. Changes of orders that were there before the first file, or that have messages of a shop, stay.
-        Definitions of custom fields stay. The usage ledger keeps the entries of the import and those of the undo.
-        Removed spools, products and orders can be restored. The same file, imported again, creates again what was
-        removed.
+        was changed; a created product that another product contains, that a variant follows, that an order, a run
+        or the ledger of pieces names, or that was changed; a created order with a run or a delivery, that messages
+        of a shop changed, or that was changed; and fields that have another value than the import gave them. A
+        changed filament of a spool is restored together with the fields that follow from it, or not at all, and so
+        are the items of an order. Changes of orders that were there before the first file, or that have messages
+        of a shop, stay. Definitions of custom fields stay. The usage ledger keeps the entries of the import and
+        those of the undo. Removed spools, products and orders can be restored. The same file, imported again,
+        creates again what was removed.
 
         An import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most 10,000
         resources (`IMPORT_NOT_UNDOABLE`).
@@ -14198,7 +14329,7 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "variant_of", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
@@ -14208,7 +14339,9 @@ class ProductsResource:
         file_name: str | None = None,
         file_sha256: str | None = None,
         plate_of: str | None = None,
+        variant_of: str | Sequence[str] | None = None,
         plates: bool | None = None,
+        variants: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -14218,7 +14351,8 @@ class ProductsResource:
         """List products.
 
         All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
-        products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`.
+        products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`. `variants=false`
+        leaves out variants.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -14233,8 +14367,10 @@ class ProductsResource:
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param plate_of: Only the plates of this product.
+        :param variant_of: Only the variants of this product, or of several.
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
+        :param variants: Whether variants are in the list, too; true by default.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
         :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
@@ -14260,7 +14396,9 @@ class ProductsResource:
                 "file_name": file_name,
                 "file_sha256": file_sha256,
                 "plate_of": plate_of,
+                "variant_of": variant_of,
                 "plates": plates,
+                "variants": variants,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -14272,7 +14410,7 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "variant_of", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
@@ -14281,7 +14419,9 @@ class ProductsResource:
         file_name: str | None = None,
         file_sha256: str | None = None,
         plate_of: str | None = None,
+        variant_of: str | Sequence[str] | None = None,
         plates: bool | None = None,
+        variants: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -14302,8 +14442,10 @@ class ProductsResource:
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param plate_of: Only the plates of this product.
+        :param variant_of: Only the variants of this product, or of several.
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
+        :param variants: Whether variants are in the list, too; true by default.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
         :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
@@ -14323,7 +14465,9 @@ class ProductsResource:
                 "file_name": file_name,
                 "file_sha256": file_sha256,
                 "plate_of": plate_of,
+                "variant_of": variant_of,
                 "plates": plates,
+                "variants": variants,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -14335,7 +14479,7 @@ class ProductsResource:
     def create(
         self,
         *,
-        name: str,
+        name: str | None = None,
         description: str | None = None,
         sku: str | None = None,
         category: str | None = None,
@@ -14355,6 +14499,9 @@ class ProductsResource:
         layer_height_mm: DecimalInput | None = None,
         minimum_pieces: int | None = None,
         location: str | None = None,
+        variant_of: str | None = None,
+        variant_of_sku: str | None = None,
+        variant_materials: Sequence[VariantMaterialCreate] | None = None,
         idempotency_key: str | None = None,
     ) -> Product:
         """Create a product.
@@ -14368,6 +14515,15 @@ class ProductsResource:
         a component of the product; like every product, it has the print time and the filament of one piece. A
         product with plates has no print time, `pieces_per_plate` or required materials of its own.
         `docs/pieces.md` has the rules.
+
+        A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
+        picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and
+        a name or a price that it would have without its own, follows the product. An entry of `variant_materials`
+        replaces the materials of `replaces_color` and `replaces_material_type` in the product and its plates; null
+        stands for all, but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the
+        entry names another one. Of several entries for a material, the one that names a color counts. What was
+        replaced stays replaced when the product gets other colors. All else that a request changes in a variant is
+        a 409 `VARIANT_FIELD`, and so are changes of its materials, components and plates. See `docs/variants.md`.
 
         Requires the role `operator` or `admin`.
 
@@ -14392,6 +14548,9 @@ class ProductsResource:
         :param layer_height_mm: Height of a layer in the file.
         :param minimum_pieces: Pieces that should be available on the shelf; null for none.
         :param location: Where the pieces lie.
+        :param variant_of: The product that the variant follows; null for other products.
+        :param variant_of_sku: The SKU of that product, instead of variant_of.
+        :param variant_materials: What the variant has instead of materials of its product.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -14400,7 +14559,7 @@ class ProductsResource:
             "/products",
             _Product,
             body={
-                "name": name,
+                "name": UNSET if name is None else name,
                 "description": UNSET if description is None else description,
                 "sku": UNSET if sku is None else sku,
                 "category": UNSET if category is None else category,
@@ -14420,6 +14579,9 @@ class ProductsResource:
                 "layer_height_mm": UNSET if layer_height_mm is None else layer_height_mm,
                 "minimum_pieces": UNSET if minimum_pieces is None else minimum_pieces,
                 "location": UNSET if location is None else location,
+                "variant_of": UNSET if variant_of is None else variant_of,
+                "variant_of_sku": UNSET if variant_of_sku is None else variant_of_sku,
+                "variant_materials": UNSET if variant_materials is None else variant_materials,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -14435,7 +14597,9 @@ class ProductsResource:
         file_name: str | None = None,
         file_sha256: str | None = None,
         plate_of: str | None = None,
+        variant_of: str | Sequence[str] | None = None,
         plates: bool | None = None,
+        variants: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -14447,7 +14611,8 @@ class ProductsResource:
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
         `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
         (separated by commas) has a row for each material and each component of a product, with the fields of the
-        product repeated, and one row for a product that has neither. Products are in the order of their creation.
+        product repeated, and one row for a product that has neither. The materials and plates of variants, which
+        follow, are left out. Products are in the order of their creation.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param category: Only products in this category, ignoring case.
@@ -14457,8 +14622,10 @@ class ProductsResource:
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param plate_of: Only the plates of this product.
+        :param variant_of: Only the variants of this product, or of several.
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
+        :param variants: Whether variants are in the list, too; true by default.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
         :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
@@ -14480,7 +14647,9 @@ class ProductsResource:
                 "file_name": file_name,
                 "file_sha256": file_sha256,
                 "plate_of": plate_of,
+                "variant_of": variant_of,
                 "plates": plates,
+                "variants": variants,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -14523,6 +14692,11 @@ class ProductsResource:
         the material. Materials that the file does not name stay as they are, and so do components and plates:
         their columns are ignored, and a new product cannot have any. A new product is no plate, whatever its
         `plate_of` says.
+
+        A new product with `variant_of`, or `variant_of_sku`, is a variant of that product, which the file may
+        contain. A row of a variant has at most one of its `variant_materials`, and no material; a row without
+        `sku` and `name` is a variant on its own. Its other cells are empty, or have the values of the product as
+        the file makes it.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
@@ -14690,6 +14864,9 @@ class ProductsResource:
         layer_height_mm: DecimalInput | None | Unset = UNSET,
         minimum_pieces: int | None | Unset = UNSET,
         location: str | None | Unset = UNSET,
+        variant_of: str | None | Unset = UNSET,
+        variant_of_sku: str | Unset = UNSET,
+        variant_materials: Sequence[VariantMaterialCreate] | Unset = UNSET,
         if_match: str | None = None,
     ) -> Product:
         """Update a product.
@@ -14706,6 +14883,15 @@ class ProductsResource:
         A plate with the `id` of an existing plate keeps the fields that the request omits; its `materials`, if
         present, replace those of the plate. A plate without `id` is a new one. A plate that is not in the list is
         hidden and no longer belongs to the product.
+
+        A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
+        picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and
+        a name or a price that it would have without its own, follows the product. An entry of `variant_materials`
+        replaces the materials of `replaces_color` and `replaces_material_type` in the product and its plates; null
+        stands for all, but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the
+        entry names another one. Of several entries for a material, the one that names a color counts. What was
+        replaced stays replaced when the product gets other colors. All else that a request changes in a variant is
+        a 409 `VARIANT_FIELD`, and so are changes of its materials, components and plates. See `docs/variants.md`.
 
         Requires the role `operator` or `admin`.
 
@@ -14729,6 +14915,9 @@ class ProductsResource:
         :param layer_height_mm: Height of a layer in the file.
         :param minimum_pieces: Pieces that should be available on the shelf; null for none.
         :param location: Where the pieces lie.
+        :param variant_of: The product that the variant follows; null for other products.
+        :param variant_of_sku: The SKU of that product, instead of variant_of.
+        :param variant_materials: What the variant has instead of materials of its product.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -14755,6 +14944,9 @@ class ProductsResource:
                 "layer_height_mm": layer_height_mm,
                 "minimum_pieces": minimum_pieces,
                 "location": location,
+                "variant_of": variant_of,
+                "variant_of_sku": variant_of_sku,
+                "variant_materials": variant_materials,
             },
             if_match=if_match,
         )
@@ -14770,7 +14962,8 @@ class ProductsResource:
         Hides the product: lists no longer contain it, and requests with its id return 404. Orders and production
         runs keep its name. Another product can use its SKU. A component of another product cannot be removed. `GET
         /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again. The plates of
-        the product are hidden and restored with it; `removeProductComponent` removes a single plate.
+        the product are hidden and restored with it; `removeProductComponent` removes a single plate. A product
+        with variants cannot be removed.
 
         Requires the role `operator` or `admin`.
 
@@ -14815,7 +15008,8 @@ class ProductsResource:
         nothing and returns the product.
 
         A restored plate is again one of its product's plates, with the next free number if another plate has its
-        number. Its product must not be hidden (`PRODUCT_HIDDEN`).
+        number. Its product must not be hidden (`PRODUCT_HIDDEN`). A restored variant is again as its product,
+        which must not be hidden either.
 
         Requires the role `operator` or `admin`.
 
@@ -15214,6 +15408,45 @@ class ProductsResource:
             },
         )
 
+    def add_variants(
+        self,
+        id: str,
+        *,
+        variants: Sequence[NewVariant],
+        idempotency_key: str | None = None,
+    ) -> AddedVariants:
+        """Add variants to a product.
+
+        Adds the product in other colors, all of them or none. `color` stands for `variant_materials` with one
+        entry, for all materials. A variant without `sku` gets the SKU of the product with its colors, such as
+        `DRG-001-BLUE`, if the product has one.
+
+        A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
+        picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and
+        a name or a price that it would have without its own, follows the product. An entry of `variant_materials`
+        replaces the materials of `replaces_color` and `replaces_material_type` in the product and its plates; null
+        stands for all, but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the
+        entry names another one. Of several entries for a material, the one that names a color counts. What was
+        replaced stays replaced when the product gets other colors. All else that a request changes in a variant is
+        a 409 `VARIANT_FIELD`, and so are changes of its materials, components and plates. See `docs/variants.md`.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        :param variants: The variants.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/products/{_core.segment(id)}/variants",
+            _AddedVariants,
+            body={
+                "variants": variants,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def recalculate(
         self,
         id: str,
@@ -15223,7 +15456,8 @@ class ProductsResource:
         """Recalculate costs.
 
         Recomputes the costs of this product and of all products that it contains, directly or through others, from
-        the current spool prices. Then it recomputes the costs of all products that contain any of these.
+        the current spool prices. Then it recomputes the costs of all products that contain any of these. The same
+        is done for its variants.
 
         The price per gram of a material is the mean `cost_per_gram` of the spools of that material and color (as
         in `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain mean.
@@ -17079,12 +17313,13 @@ class PrinterStatesResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "printer_name", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "created_at"] | None = None,
+        sort_by: Literal["id", "printer_name", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "needs_person", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
-        id: str | None = None,
+        ids: str | Sequence[str] | None = None,
         state: PrinterCondition | Sequence[PrinterCondition] | None = None,
         question: bool | None = None,
+        needs_person: bool | None = None,
     ) -> PrinterStateList:
         """List the states of printers.
 
@@ -17097,9 +17332,11 @@ class PrinterStatesResource:
         :param sort_order: Ascending or descending.
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
-        :param id: Only the state of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
+        :param ids: Only the states of these printers, separated by commas. For example
+        `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
         :param state: Only these states, separated by commas.
         :param question: Only printers with, or without, an open question about their job.
+        :param needs_person: Only printers that need a person, or only the others.
         """
         return self._client._call(
             "GET",
@@ -17111,20 +17348,22 @@ class PrinterStatesResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "after": after,
-                "id": id,
+                "ids": ids,
                 "state": state,
                 "question": question,
+                "needs_person": needs_person,
             },
         )
 
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "printer_name", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "created_at"] | None = None,
+        sort_by: Literal["id", "printer_name", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "needs_person", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
-        id: str | None = None,
+        ids: str | Sequence[str] | None = None,
         state: PrinterCondition | Sequence[PrinterCondition] | None = None,
         question: bool | None = None,
+        needs_person: bool | None = None,
     ) -> Iterator[PrinterState]:
         """Iterates over all items of the list, page by page.
 
@@ -17133,17 +17372,20 @@ class PrinterStatesResource:
 
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param id: Only the state of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
+        :param ids: Only the states of these printers, separated by commas. For example
+        `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
         :param state: Only these states, separated by commas.
         :param question: Only printers with, or without, an open question about their job.
+        :param needs_person: Only printers that need a person, or only the others.
         """
         return _core.cursor_pages(self._client, "/printer-states", _PrinterStateList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
-                "id": id,
+                "ids": ids,
                 "state": state,
                 "question": question,
+                "needs_person": needs_person,
             },
         )
 
@@ -19769,6 +20011,8 @@ __all__ = [
     "Action",
     "ActorKind",
     "ActualUsageMissingError",
+    "AddedVariant",
+    "AddedVariants",
     "Answered",
     "ApiKeyLimitError",
     "ApiKeyRevokedError",
@@ -19931,6 +20175,7 @@ __all__ = [
     "MethodNotAllowedError",
     "MissingFilament",
     "MovedUsage",
+    "NewVariant",
     "NoComponentsError",
     "NoQuestionError",
     "NotEnoughPiecesError",
@@ -20161,6 +20406,10 @@ __all__ = [
     "UsersResource",
     "ValidationError",
     "Variance",
+    "VariantFieldError",
+    "VariantLimitError",
+    "VariantMaterial",
+    "VariantMaterialCreate",
     "Vendor",
     "VendorList",
     "VendorsResource",

@@ -1393,6 +1393,10 @@ export interface ProductListItem<D = number> {
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
   readonly updated_at: string;
+  /** The product that the variant follows; null for other products. */
+  readonly variant_of: string | null;
+  /** Number of its variants. */
+  readonly variant_count: number;
   /** The product that the plate belongs to; null for other products. */
   readonly plate_of: string | null;
   /** The number of the plate. */
@@ -1522,6 +1526,23 @@ export interface ProductPlate<D = number> {
   readonly picture_version: string | null;
 }
 
+/** The type `VariantMaterial` of the API. */
+export interface VariantMaterial {
+  /** Type of the materials that it replaces; null: all types or, with a filament, the type of the filament. */
+  readonly replaces_material_type: MaterialType | null;
+  /** Color of the materials that it replaces; null: all colors. */
+  readonly replaces_color: string | null;
+  /** The color of the variant; that of the filament, if there is one. */
+  readonly color: string;
+  /**
+   * The filament of the variant; the material has its type, name, color and diameter. Null: any filament of the
+   * color.
+   */
+  readonly filament_id: string | null;
+  /** Vendor of the filament, if it has one. */
+  readonly brand: string | null;
+}
+
 /** The type `Product` of the API. */
 export interface Product<D = number> {
   /** The product's id. */
@@ -1599,6 +1620,10 @@ export interface Product<D = number> {
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
   readonly updated_at: string;
+  /** The product that the variant follows; null for other products. */
+  readonly variant_of: string | null;
+  /** What the variant has instead of materials of its product. */
+  readonly variant_materials: readonly VariantMaterial[];
   /** The product that the plate belongs to; null for other products. */
   readonly plate_of: string | null;
   /** The number of the plate. */
@@ -1831,6 +1856,28 @@ export interface ComponentTree<D = number> {
   readonly entries: readonly ComponentTreeEntry<D>[];
   /** False if there are more entries than limit. */
   readonly entries_complete: boolean;
+}
+
+/** The type `AddedVariant` of the API. */
+export interface AddedVariant<D = number> {
+  /** The id of the variant, which is a product. */
+  readonly id: string;
+  /** Number of the variant in the farm. */
+  readonly number: number;
+  /** Name of the variant. */
+  readonly name: string;
+  /** Stock keeping unit; null without one. */
+  readonly sku: string | null;
+  /** Price of one piece for customers. */
+  readonly selling_price: D | null;
+  /** material_cost plus component_cost. */
+  readonly total_cost: D;
+}
+
+/** The type `AddedVariants` of the API. */
+export interface AddedVariants<D = number> {
+  /** The added variants, in the order of the request. */
+  readonly items: readonly AddedVariant<D>[];
 }
 
 /** The type `MaterialShare` of the API. */
@@ -2711,6 +2758,8 @@ export interface PrinterState<D = number> {
   readonly run_id: string | null;
   /** Whether a person must say which run the job is: see answerPrinterQuestion. */
   readonly question: boolean;
+  /** Whether the state is `attention` or a question is open. */
+  readonly needs_person: boolean;
   /** The job that runs, or has just ended. */
   readonly job: PrinterJob<D> | null;
   /** What the printer says is loaded. */
@@ -5710,10 +5759,27 @@ export interface ProductPlateCreate {
   layer_height_mm?: Decimal | null | undefined;
 }
 
+/** The type `VariantMaterialCreate` of the API, in request bodies. */
+export interface VariantMaterialCreate {
+  /** Type of the materials that it replaces; null: all types or, with a filament, the type of the filament. */
+  replaces_material_type?: MaterialType | null | undefined;
+  /** Color of the materials that it replaces; null: all colors. */
+  replaces_color?: string | null | undefined;
+  /** The color of the variant; that of the filament, if there is one. */
+  color?: string | undefined;
+  /**
+   * The filament of the variant; the material has its type, name, color and diameter. Null: any filament of the
+   * color.
+   */
+  filament_id?: string | null | undefined;
+  /** The number of that filament, instead of filament_id. */
+  filament_number?: number | null | undefined;
+}
+
 /** The type `ProductCreate` of the API, in request bodies. */
 export interface ProductCreate {
   /** Name of the product. */
-  name: string;
+  name?: string | undefined;
   /** Description of the product. */
   description?: string | null | undefined;
   /** Stock keeping unit; unique unless it is empty. */
@@ -5755,6 +5821,12 @@ export interface ProductCreate {
   minimum_pieces?: number | null | undefined;
   /** Where the pieces lie. */
   location?: string | null | undefined;
+  /** The product that the variant follows; null for other products. */
+  variant_of?: string | null | undefined;
+  /** The SKU of that product, instead of variant_of. */
+  variant_of_sku?: string | null | undefined;
+  /** What the variant has instead of materials of its product. */
+  variant_materials?: readonly VariantMaterialCreate[] | undefined;
 }
 
 /** The type `ProductUpdate` of the API, in request bodies. */
@@ -5798,6 +5870,12 @@ export interface ProductUpdate {
   minimum_pieces?: number | null | undefined;
   /** Where the pieces lie. */
   location?: string | null | undefined;
+  /** The product that the variant follows; null for other products. */
+  variant_of?: string | null | undefined;
+  /** The SKU of that product, instead of variant_of. */
+  variant_of_sku?: string | undefined;
+  /** What the variant has instead of materials of its product. */
+  variant_materials?: readonly VariantMaterialCreate[] | undefined;
 }
 
 /** The type `ProductMaterialUpdate` of the API, in request bodies. */
@@ -5840,6 +5918,26 @@ export interface ProductComponentUpdate {
   quantity?: number | undefined;
   /** Free text. */
   notes?: string | null | undefined;
+}
+
+/** The type `NewVariant` of the API, in request bodies. */
+export interface NewVariant {
+  /** Stock keeping unit; without it, that of the product with the colors, such as DRG-001-BLUE. */
+  sku?: string | null | undefined;
+  /** The variant's own name; null: that of the product with the colors. */
+  name?: string | null | undefined;
+  /** The variant's own price; null: that of the product. */
+  selling_price?: Decimal | null | undefined;
+  /** The color of all its materials. */
+  color?: string | null | undefined;
+  /** What it has instead of materials of the product, in place of color. */
+  variant_materials?: readonly VariantMaterialCreate[] | undefined;
+}
+
+/** The type `NewVariants` of the API, in request bodies. */
+export interface NewVariants {
+  /** The variants. */
+  variants: readonly NewVariant[];
 }
 
 /** The type `RunItemCreate` of the API, in request bodies. */
@@ -7487,7 +7585,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "number" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "minimum_pieces" | "location" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "plate_of" | "plate" | "hidden_at" | "hidden_by" | undefined;
+  sort_by?: "id" | "number" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "minimum_pieces" | "location" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "variant_of" | "plate_of" | "plate" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -7509,8 +7607,12 @@ export interface ListProductsQuery {
   file_sha256?: string | undefined;
   /** Only the plates of this product. */
   plate_of?: string | undefined;
+  /** Only the variants of this product, or of several. */
+  variant_of?: string | readonly string[] | undefined;
   /** Whether plates of products are in the list, too; by default, an export has them and a list does not. */
   plates?: boolean | undefined;
+  /** Whether variants are in the list, too; true by default. */
+  variants?: boolean | undefined;
   /**
    * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
    * time zone. For example `2024-01-15T00:00:00Z`.
@@ -7547,8 +7649,12 @@ export interface ExportProductsQuery {
   file_sha256?: string | undefined;
   /** Only the plates of this product. */
   plate_of?: string | undefined;
+  /** Only the variants of this product, or of several. */
+  variant_of?: string | readonly string[] | undefined;
   /** Whether plates of products are in the list, too; by default, an export has them and a list does not. */
   plates?: boolean | undefined;
+  /** Whether variants are in the list, too; true by default. */
+  variants?: boolean | undefined;
   /**
    * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
    * time zone. For example `2024-01-15T00:00:00Z`.
@@ -7867,7 +7973,7 @@ export interface ListPrinterStatesQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "printer_name" | "sequence" | "state" | "message" | "code" | "printer_at" | "observed_at" | "received_at" | "changed_at" | "watched" | "run_id" | "question" | "created_at" | undefined;
+  sort_by?: "id" | "printer_name" | "sequence" | "state" | "message" | "code" | "printer_at" | "observed_at" | "received_at" | "changed_at" | "watched" | "run_id" | "question" | "needs_person" | "created_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -7875,12 +7981,14 @@ export interface ListPrinterStatesQuery {
    * `skip`.
    */
   after?: string | undefined;
-  /** Only the state of this printer. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`. */
-  id?: string | undefined;
+  /** Only the states of these printers, separated by commas. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`. */
+  ids?: string | readonly string[] | undefined;
   /** Only these states, separated by commas. */
   state?: PrinterCondition | readonly PrinterCondition[] | undefined;
   /** Only printers with, or without, an open question about their job. */
   question?: boolean | undefined;
+  /** Only printers that need a person, or only the others. */
+  needs_person?: boolean | undefined;
 }
 
 /** Query parameters of `printerStates.listChanges`. */
@@ -8408,7 +8516,7 @@ export class PrinterBusyError extends ApiError {}
 /** The service responded `PRODUCT_HIDDEN` (status 409). */
 export class ProductHiddenError extends ApiError {}
 
-/** The service responded `PRODUCT_IN_USE` (status 400). */
+/** The service responded `PRODUCT_IN_USE` (status 400 or 409). */
 export class ProductInUseError extends ApiError {}
 
 /** The service responded `PRODUCT_REMOVED` (status 409). */
@@ -8488,6 +8596,12 @@ export class UserLimitError extends ApiError {}
 
 /** The service responded `VALIDATION_ERROR` (status 422). */
 export class ValidationError extends ApiError {}
+
+/** The service responded `VARIANT_FIELD` (status 409). */
+export class VariantFieldError extends ApiError {}
+
+/** The service responded `VARIANT_LIMIT` (status 409). */
+export class VariantLimitError extends ApiError {}
 
 /** The service responded `WATCH_OFF` (status 409). */
 export class WatchOffError extends ApiError {}
@@ -8586,6 +8700,8 @@ const ERRORS: Record<string, typeof ApiError> = {
   USER_DISABLED: UserDisabledError,
   USER_LIMIT: UserLimitError,
   VALIDATION_ERROR: ValidationError,
+  VARIANT_FIELD: VariantFieldError,
+  VARIANT_LIMIT: VariantLimitError,
   WATCH_OFF: WatchOffError,
   WEBHOOK_DISABLED: WebhookDisabledError,
   WEBHOOK_LIMIT: WebhookLimitError,
@@ -9458,8 +9574,8 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    *
    * The spools of the filament change with it, in the same transaction: their `material_type`, `material_name`,
    * `brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also
-   * those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these
-   * fields (`422`).
+   * those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, or of more than
+   * 5,000 variants of products, keeps these fields (`422`).
    *
    * `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name, it is
    * created.
@@ -10510,13 +10626,13 @@ export class ImportsResource<M extends DecimalMode = "number"> {
    * for filaments, and gives changed fields the values that they had before. What was used or changed since stays,
    * and `left` names it with the reason: a created spool with another entry in its ledger than the first, in a run,
    * or edited; a created filament or vendor that spools, filaments or products name, or that was changed; a created
-   * product that another product contains, that an order, a run or the ledger of pieces names, or that was changed; a
-   * created order with a run or a delivery, that messages of a shop changed, or that was changed; and fields that
-   * have another value than the import gave them. A changed filament of a spool is restored together with the fields
-   * that follow from it, or not at all, and so are the items of an order. Changes of orders that were there before
-   * the first file, or that have messages of a shop, stay. Definitions of custom fields stay. The usage ledger keeps
-   * the entries of the import and those of the undo. Removed spools, products and orders can be restored. The same
-   * file, imported again, creates again what was removed.
+   * product that another product contains, that a variant follows, that an order, a run or the ledger of pieces
+   * names, or that was changed; a created order with a run or a delivery, that messages of a shop changed, or that
+   * was changed; and fields that have another value than the import gave them. A changed filament of a spool is
+   * restored together with the fields that follow from it, or not at all, and so are the items of an order. Changes
+   * of orders that were there before the first file, or that have messages of a shop, stay. Definitions of custom
+   * fields stay. The usage ledger keeps the entries of the import and those of the undo. Removed spools, products and
+   * orders can be restored. The same file, imported again, creates again what was removed.
    *
    * An import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most 10,000
    * resources (`IMPORT_NOT_UNDOABLE`).
@@ -10815,7 +10931,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * List products.
    *
    * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching products. A
-   * list leaves out plates unless the request has `plates`, `plate_of` or `id`.
+   * list leaves out plates unless the request has `plates`, `plate_of` or `id`. `variants=false` leaves out variants.
    */
   list(
     query: ListProductsQuery = {},
@@ -10849,6 +10965,15 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * of the product; like every product, it has the print time and the filament of one piece. A product with plates
    * has no print time, `pieces_per_plate` or required materials of its own. `docs/pieces.md` has the rules.
    *
+   * A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
+   * picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and a name
+   * or a price that it would have without its own, follows the product. An entry of `variant_materials` replaces the
+   * materials of `replaces_color` and `replaces_material_type` in the product and its plates; null stands for all,
+   * but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the entry names another
+   * one. Of several entries for a material, the one that names a color counts. What was replaced stays replaced when
+   * the product gets other colors. All else that a request changes in a variant is a 409 `VARIANT_FIELD`, and so are
+   * changes of its materials, components and plates. See `docs/variants.md`.
+   *
    * Requires the role `operator` or `admin`.
    */
   create(
@@ -10864,7 +10989,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
    * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
    * row for each material and each component of a product, with the fields of the product repeated, and one row for a
-   * product that has neither. Products are in the order of their creation.
+   * product that has neither. The materials and plates of variants, which follow, are left out. Products are in the
+   * order of their creation.
    */
   export(
     query: ExportProductsQuery = {},
@@ -10892,6 +11018,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * `materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes the
    * material. Materials that the file does not name stay as they are, and so do components and plates: their columns
    * are ignored, and a new product cannot have any. A new product is no plate, whatever its `plate_of` says.
+   *
+   * A new product with `variant_of`, or `variant_of_sku`, is a variant of that product, which the file may contain. A
+   * row of a variant has at most one of its `variant_materials`, and no material; a row without `sku` and `name` is a
+   * variant on its own. Its other cells are empty, or have the values of the product as the file makes it.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
@@ -10973,6 +11103,15 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * replace those of the plate. A plate without `id` is a new one. A plate that is not in the list is hidden and no
    * longer belongs to the product.
    *
+   * A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
+   * picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and a name
+   * or a price that it would have without its own, follows the product. An entry of `variant_materials` replaces the
+   * materials of `replaces_color` and `replaces_material_type` in the product and its plates; null stands for all,
+   * but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the entry names another
+   * one. Of several entries for a material, the one that names a color counts. What was replaced stays replaced when
+   * the product gets other colors. All else that a request changes in a variant is a 409 `VARIANT_FIELD`, and so are
+   * changes of its materials, components and plates. See `docs/variants.md`.
+   *
    * Requires the role `operator` or `admin`.
    */
   update(
@@ -10989,7 +11128,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Hides the product: lists no longer contain it, and requests with its id return 404. Orders and production runs
    * keep its name. Another product can use its SKU. A component of another product cannot be removed. `GET
    * /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again. The plates of the
-   * product are hidden and restored with it; `removeProductComponent` removes a single plate.
+   * product are hidden and restored with it; `removeProductComponent` removes a single plate. A product with variants
+   * cannot be removed.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11021,7 +11161,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * product.
    *
    * A restored plate is again one of its product's plates, with the next free number if another plate has its number.
-   * Its product must not be hidden (`PRODUCT_HIDDEN`).
+   * Its product must not be hidden (`PRODUCT_HIDDEN`). A restored variant is again as its product, which must not be
+   * hidden either.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11234,10 +11375,37 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Add variants to a product.
+   *
+   * Adds the product in other colors, all of them or none. `color` stands for `variant_materials` with one entry, for
+   * all materials. A variant without `sku` gets the SKU of the product with its colors, such as `DRG-001-BLUE`, if
+   * the product has one.
+   *
+   * A product with `variant_of` is a variant of that product: it follows the product in all but its `sku`, its
+   * picture, and what it has of its own: `name`, `selling_price` and `variant_materials`. A price of null, and a name
+   * or a price that it would have without its own, follows the product. An entry of `variant_materials` replaces the
+   * materials of `replaces_color` and `replaces_material_type` in the product and its plates; null stands for all,
+   * but for no support (PVA, HIPS, BVOH), and a filament replaces only its own type unless the entry names another
+   * one. Of several entries for a material, the one that names a color counts. What was replaced stays replaced when
+   * the product gets other colors. All else that a request changes in a variant is a 409 `VARIANT_FIELD`, and so are
+   * changes of its materials, components and plates. See `docs/variants.md`.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  addVariants(
+    id: string,
+    input: NewVariants,
+    options: RequestOptions & Keyed = {},
+  ): Promise<AddedVariants<Decimals[M]>> {
+    return this.#client.call("POST", `/products/${segment(id)}/variants`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Recalculate costs.
    *
    * Recomputes the costs of this product and of all products that it contains, directly or through others, from the
-   * current spool prices. Then it recomputes the costs of all products that contain any of these.
+   * current spool prices. Then it recomputes the costs of all products that contain any of these. The same is done
+   * for its variants.
    *
    * The price per gram of a material is the mean `cost_per_gram` of the spools of that material and color (as in
    * `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain mean. If no
