@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"spoolwright/cli"
 	"spoolwright/production/watch/watchtest"
@@ -59,7 +60,8 @@ func TestCommand(t *testing.T) {
 		{"printer": "X1", "kind": "octoprint", "address": "127.0.0.1:1"}}}
 
 	tested, err := command(t, t.Context(), file, "--test")
-	if err == nil || !strings.Contains(err.Error(), "1 of 3") || !strings.Contains(tested, "voron: idle\nP1S: idle\nX1: ") {
+	if err == nil || !strings.Contains(err.Error(), "1 of 3") ||
+		!strings.Contains(tested, "voron: idle\nP1S: idle\nX1: ") {
 		t.Errorf("the test says %q: %v", tested, err)
 	}
 	pins := filepath.Join(t.TempDir(), "pins")
@@ -100,7 +102,9 @@ func TestCommand(t *testing.T) {
 		for name, v := range change {
 			other[name] = v
 		}
-		_, err := command(t, t.Context(), other)
+		limited, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := command(t, limited, other)
+		cancel()
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: the error is %v", what, err)
 		}
