@@ -94,6 +94,10 @@ func TestSampleDataInUse(t *testing.T) {
 	}
 	key(keyed)
 	c.Delete(t, "/api/v1/api-keys/"+key(other)).Want(204)
+	watched, leased := id("printers", "Prusa MK4 #5"), id("printers", "Prusa MK4 #6")
+	c.Post(t, "/api/v1/printer-states/lease", j{"watcher": "w", "printer_ids": []string{watched, leased}}).Want(200)
+	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": watched, "sequence": 1, "state": "printing",
+		"job": j{"id": "1", "file": "own.gcode"}}}}).Want(200)
 
 	// What consists of samples only.
 	c.Post(t, "/api/v1/orders", j{"reference": "PLAY-1", "items": []j{{"product_id": stand, "quantity": 1}}}).Want(201)
@@ -115,10 +119,10 @@ func TestSampleDataInUse(t *testing.T) {
 	order := c.Post(t, "/api/v1/orders", j{"reference": "OWN-1", "items": []j{{"product_id": hook, "quantity": 2}}}).
 		Want(201).ID()
 
-	b.get(t, "/samples").shows(t, "Also removed", "order PLAY-1", "run 1 × Phone stand", "Kept", "printer Voron 2.4 #3",
+	b.get(t, "/samples").shows(t, "Also removed", "order PLAY-1", "run 1 × Phone stand", "Kept", "printer Voron 2.4 #3", "printer Prusa MK4 #5",
 		"product Desk lamp base", "PLA Black (Polymaker)").submit(t, "/samples/remove").to(t, "/").
 		shows(t, "The sample data is removed. Your own data uses these, so they stay:", "Desk lamp base")
-	for path, want := range map[string]string{"spools": "2", "printers": "2", "products": "3", "orders": "1",
+	for path, want := range map[string]string{"spools": "2", "printers": "3", "products": "3", "orders": "1",
 		"production-runs": "1"} {
 		testkit.Equal(t, c.Get(t, "/api/v1/"+path).Want(200).Text("total"), want, "%s", path)
 	}

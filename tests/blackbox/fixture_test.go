@@ -365,7 +365,11 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		return path
 	}
 	if printers, rest, ok := strings.Cut(pattern, "/{id}/connection"); ok { // of a printer that has one
-		path := f.path(t, printers+"/{id}") + "/connection"
+		const own = "/connection"
+		if f.ids[own] == "" || f.admin.Get(t, printers+"/"+f.ids[own]).Status == 404 {
+			f.ids[own] = f.create(t, printers, printers)
+		}
+		path := printers + "/" + f.ids[own] + own
 		if f.admin.Get(t, path).Status == 404 { // nothing answers there
 			f.admin.Do(t, "PUT", path, testkit.JSON{"kind": "moonraker", "address": "127.0.0.1:1"}).Want(200)
 		}
