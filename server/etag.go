@@ -26,8 +26,8 @@ func LockRow(table string) Lock {
 func NoLock(...string) []*db.Stmt { return nil }
 
 // Versioned returns a copy of r, the GET route of a resource, whose responses have an ETag. The responses of the route
-// that creates such resources have an ETag too, unless they contain a secret. The PATCH and DELETE routes of the same
-// path then accept If-Match. In the transaction of the write, they lock the resource, read it, and compare its ETag
+// that creates such resources have an ETag too, unless they contain a secret. The PUT, PATCH and DELETE routes of the
+// same path then accept If-Match. In the transaction of the write, they lock the resource, read it, and compare its ETag
 // with If-Match.
 func (r Route) Versioned(lock Lock) Route {
 	r.Lock = lock

@@ -227,7 +227,8 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, err er
 	c.query = readQuery(r.URL.RawQuery, o.parameters, &c.problems)
 	if r.Header["If-Match"] != nil {
 		c.tags = entityTags(r, "If-Match")
-		if o.current == nil && (r.Method == http.MethodPatch || r.Method == http.MethodDelete) && !info.called {
+		changes := r.Method == http.MethodPut || r.Method == http.MethodPatch || r.Method == http.MethodDelete
+		if o.current == nil && changes && !info.called {
 			c.problems.Add("If-Match", "is not supported by this operation")
 		}
 	}

@@ -125,7 +125,7 @@ func New(c Config) *Server {
 	for _, route := range c.Routes {
 		o := s.operation(route)
 		switch route.Method() {
-		case http.MethodGet, http.MethodPatch, http.MethodDelete:
+		case http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete:
 			o.current = current[route.Path()]
 		}
 		if above, _, ok := strings.Cut(route.Path(), "/{id}/"); ok {

@@ -17,7 +17,7 @@ func updatedAt(t *testing.T, a *testkit.Response) time.Time {
 	return at
 }
 
-// TestIfMatch changes each resource that has an ETag: a PATCH of an old version is a 412, and a change of the resource
+// TestIfMatch changes each resource that has an ETag: a PUT or PATCH of an old version is a 412, and a change of the resource
 // or of its parts changes its ETag and updated_at.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
@@ -34,13 +34,15 @@ func TestIfMatch(t *testing.T) {
 				t.Errorf("%s: the ETag was %s and is %s, updated_at was %s and is %s", what, old.Header.Get("ETag"),
 					now.Header.Get("ETag"), old.Text("updated_at"), now.Text("updated_at"))
 			}
-			for _, method := range []string{"PATCH", "DELETE"} {
-				if method == "DELETE" && !w.has(method+" "+op.Path()) {
+			for _, part := range w.operations {
+				method, body := part.Method(), any(nil)
+				switch {
+				case part.Path() != op.Path() || method == "GET":
 					continue
-				}
-				var body any
-				if method == "PATCH" {
+				case method == "PATCH":
 					body = testkit.JSON{}
+				case method == "PUT":
+					body = f.body(t, part)
 				}
 				f.admin.With("If-Match", old.Header.Get("ETag")).Do(t, method, path, body).
 					WantError(412, "PRECONDITION_FAILED")
@@ -50,7 +52,7 @@ func TestIfMatch(t *testing.T) {
 		for _, part := range w.operations {
 			nested, isNested := strings.CutPrefix(part.Path(), op.Path()+"/")
 			switch {
-			case part.Method() == "PATCH" && part.Path() == op.Path():
+			case (part.Method() == "PATCH" || part.Method() == "PUT") && part.Path() == op.Path():
 				f.do(t, f.admin.With("If-Match", old.Header.Get("ETag")), part, path, f.body(t, part)).Want(200)
 				changed(part.Pattern)
 			case part.Doc.ID == "addFilamentSpools" || part.Doc.ID == "addProductVariants": // resources of their own
