@@ -54,7 +54,7 @@ var others = map[string]string{
 		/settings/webhooks/{id}/deliveries/{part}`,
 	"they send a file, and show no values before": `/files /products/files /products/files/save /runs/file
 		/products/{id}/picture /filaments/catalog`,
-	"the secret is never shown":          `/settings/shops/{id}/secret /printers/{id}/connection`,
+	"the secret is never shown":          `/settings/shops/{id}/secret`,
 	"they set what the visitor fills in": `/spools /spools/change /filaments/{id}/spool-prices`,
 }
 
@@ -63,6 +63,7 @@ var notAlone = map[string]string{
 	"/settings second_factor":              "the test would have to set up a second factor",
 	"/orders/{id}/edit prices_include_tax": "it has two values, and is required",
 	"/runs/{id}/correct reason":            "a reason is not a change",
+	"/printers/{id}/connection secret":     "the secret is never shown",
 	"/settings/fields/{id}/edit entity":    "the API keeps it",
 	"/settings/fields/{id}/edit key":       "the API keeps it",
 	"/settings/fields/{id}/edit type":      "the API keeps it",
@@ -189,7 +190,9 @@ func staleFarm(t *testing.T, c *testkit.Client) {
 	}
 	c.Post(t, "/api/v1/spools/"+spools[0]+"/deduct", j{"weight_grams": 5}).Want(200)
 	printer := c.Post(t, "/api/v1/printers", j{"name": "One", "slots": 4}).Want(201).ID()
-	c.Post(t, "/api/v1/printers", j{"name": "Two", "slots": 4}).Want(201)
+	watched := c.Post(t, "/api/v1/printers", j{"name": "Two", "slots": 4}).Want(201).ID()
+	c.Do(t, "PUT", "/api/v1/printers/"+watched+"/connection", j{"kind": "bambu", "address": "10.0.0.9",
+		"serial": "01P00A123"}).Want(200)
 	c.Post(t, "/api/v1/printers", j{"name": "Three", "slots": 4}).Want(201)
 	c.Do(t, "PUT", "/api/v1/printers/"+printer+"/slots/1", j{"spool_id": spools[0]}).Want(200)
 	hook := c.NewProduct(t, "Hook", 10)

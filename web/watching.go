@@ -1,8 +1,12 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
+
+	"spoolwright/server"
 )
 
 // watchKinds are the kinds of connections to printers, with their names for people.
@@ -59,31 +63,41 @@ func (p *watchedPrinter) Key() (name []string) {
 
 func showConnection(v *visit) error { return v.connectionPage(200, nil, nil) }
 
+// watchedAt reads the connection of the printer. Without one, the form has neither values nor a tag.
+func (v *visit) watchedAt() (*watchedAt, *form, error) {
+	f := v.newForm()
+	answer := v.call(http.MethodGet, "/api/v1/printers/{id}/connection", nil, nil)
+	if answer.Status == 404 {
+		return nil, f, nil
+	}
+	if err := answer.Err(); err != nil {
+		return nil, f, err
+	}
+	now := &watchedAt{}
+	f.Tag = answer.Header.Get("ETag")
+	err := json.Unmarshal(answer.Body, now)
+	for name, text := range map[string]string{"kind": now.Kind, "address": now.Address, "serial": now.Serial} {
+		f.Values.Set(name, text)
+	}
+	return now, f, err
+}
+
 // connectionPage shows the connection of the printer. The form f was refused, if it is not nil.
 func (v *visit) connectionPage(status int, f *form, test *watchTest) error {
-	p := &watchedPrinter{Form: f, Test: test}
+	p := &watchedPrinter{Test: test}
 	if err := v.fetch(get("/api/v1/printers/{id}", &p.Printer)); err != nil {
 		return err
 	}
-	answer := v.call(http.MethodGet, "/api/v1/printers/{id}/connection", nil, nil)
-	if answer.Status == 200 {
-		p.Now = &watchedAt{}
-		if err := json.Unmarshal(answer.Body, p.Now); err != nil {
-			return err
-		}
-		p.Kind = p.Now.Kind
-	} else if answer.Status != 404 {
-		return answer.Err()
+	var err error
+	if p.Now, p.Form, err = v.watchedAt(); err != nil {
+		return err
 	}
-	if f == nil {
-		p.Form = v.newForm()
-		if p.Now != nil {
-			p.Form.Values.Set("address", p.Now.Address)
-			p.Form.Values.Set("serial", p.Now.Serial)
-		}
-	}
+	p.Form.Was = maps.Clone(p.Form.Values)
 	if kind := v.r.URL.Query().Get("kind"); nameOf(watchKinds, kind) != kind {
-		p.Kind = kind
+		p.Form.Values.Set("kind", kind)
+	}
+	if f != nil {
+		p.Form = f
 	}
 	if kind := p.Form.Values.Get("kind"); nameOf(watchKinds, kind) != kind {
 		p.Kind = kind
@@ -93,9 +107,18 @@ func (v *visit) connectionPage(status int, f *form, test *watchTest) error {
 
 // saveConnection sets the connection. An empty secret keeps the present one.
 func saveConnection(v *visit) error {
+	const path = "/api/v1/printers/{id}/connection"
 	f := v.sent()
-	body := f.body(field{"kind", text}, field{"address", text}, field{"serial", text}, field{"secret", text})
-	ok, err := v.send(f, http.MethodPut, "/api/v1/printers/{id}/connection", body, nil)
+	body := func(f *form) map[string]any {
+		return f.body(field{"kind", text}, field{"address", text}, field{"serial", text}, field{"secret", text})
+	}
+	now, ok := func() (*form, error) { _, f, err := v.watchedAt(); return f, err }, false
+	present, err := now()
+	if err == nil && f.Tag == "" && present.Tag == "" {
+		ok, err = v.send(f, http.MethodPut, path, body(f), nil)
+	} else if err == nil {
+		ok, err = v.change(f, editing{http.MethodPut, path, body, now, nil})
+	}
 	f.Values.Del("secret")
 	v.tell(&notice{Text: "The connection is saved. Test it."})
 	return v.then(ok, err, v.here("/printers")+"/connection", func() error { return v.connectionPage(422, f, nil) })
@@ -116,10 +139,12 @@ func testConnection(v *visit) error {
 
 // trustCertificate stores the certificate that a test has shown.
 func trustCertificate(v *visit) error {
-	f, now := v.sent(), watchedAt{}
-	if err := v.fetch(get("/api/v1/printers/{id}/connection", &now)); err != nil {
-		return err
+	f := v.sent()
+	now, present, err := v.watchedAt()
+	if err != nil || now == nil {
+		return cmp.Or(err, error(server.ErrNotFound))
 	}
+	f.Tag = present.Tag
 	ok, err := v.send(f, http.MethodPut, "/api/v1/printers/{id}/connection", map[string]any{"kind": now.Kind,
 		"address": now.Address, "serial": now.Serial, "fingerprint": f.Values.Get("fingerprint")}, nil)
 	v.tell(&notice{Text: "The certificate is trusted from now on."})
