@@ -263,9 +263,10 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	return s, nil
 }
 
-// sweep removes expired idempotency keys and other old rows, and summarizes the usage ledgers, now and every hour,
-// until ctx ends.
+// sweep removes expired idempotency keys and other old rows, encrypts the keys of printers with the present secret, and
+// summarizes the usage ledgers, now and every hour, until ctx ends.
 func sweep(ctx context.Context, c cli.Config, d *db.DB) {
+	connections := printers.NewConnections(d, c.JWTSecrets, nil)
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {
@@ -280,6 +281,9 @@ func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 		}
 		if err := production.TrimStates(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot delete old changes of the states of printers; retrying in an hour", "error", err)
+		}
+		if err := connections.Maintain(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot encrypt the keys of printers again; retrying in an hour", "error", err)
 		}
 		if err := production.SummarizeUsage(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot summarize the usage ledgers; retrying in an hour", "error", err)

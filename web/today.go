@@ -30,7 +30,7 @@ type todayPage struct {
 	Usage usageReport
 	Waste wasteReport
 	Needs found[printerState] // printers that need a person
-	Steps *firstSteps // nil if the farm or the visitor needs none
+	Steps *firstSteps         // nil if the farm or the visitor needs none
 }
 
 // shownToday is the maximum number of rows of a part of the page.

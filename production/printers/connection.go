@@ -127,7 +127,7 @@ func (c *Connections) put(ctx context.Context, r *server.Request[Connection]) (s
 	id, in := r.ID("id"), &r.In
 	var secret []byte
 	if !in.Secret.IsNull() {
-		secret = c.vault.Seal(db.ActorOf(ctx).Tenant+" "+id, []byte(*in.Secret.Value))
+		secret = c.vault.Seal(owner(ctx, id), []byte(*in.Secret.Value))
 	}
 	locked := db.SQL(`select id from printers where id = $1 and hidden_at is null for key share`, id)
 	same := `(c.kind, c.address, c.serial) is not distinct from (excluded.kind, excluded.address, excluded.serial)`

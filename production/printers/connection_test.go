@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spoolwright/db"
+	"spoolwright/production/printers"
 	"spoolwright/tests/testkit"
 )
 
@@ -106,4 +107,34 @@ func TestWatcherKey(t *testing.T) {
 	}
 	watcher.Post(t, path, j{"name": "x"}).WantError(403, "FORBIDDEN")
 	watcher.Get(t, "/api/v1/api-keys/current").Want(200).Shows(map[string]string{"role": "watcher"})
+}
+
+// When JWT_SECRET changes, all configured secrets decrypt the secrets of connections, and Maintain encrypts them with
+// the first one. A secret that none decrypts stays, and the test of the connection says so.
+func TestConnectionKeyRotation(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Tenant(t).User(t, "admin")
+	at := path + "/" + c.Post(t, path, j{"name": "Voron"}).Want(201).ID() + "/connection"
+	c.Do(t, "PUT", at, j{"kind": "octoprint", "address": "10.0.0.8", "secret": "0123456789"}).Want(200)
+	tag := c.Get(t, at).Header.Get("ETag")
+	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
+	sealed := func() (text string) {
+		read := db.SQL(`select encode(secret, 'hex') from printer_connections`).Into(&text)
+		testkit.Check(t, c.API.DB.Read(ctx, read))
+		return text
+	}
+	const newer = "a newer secret for tests, of more than 32 bytes"
+	before := sealed()
+	with := func(secrets ...string) *printers.Connections { return printers.NewConnections(c.API.DB, secrets, nil) }
+	for _, secrets := range [][]string{{newer}, {testkit.Secret, newer}} {
+		testkit.Check(t, with(secrets...).Maintain(t.Context()))
+		testkit.Equal(t, sealed(), before, "the encrypted secret")
+	}
+	all, err := with(newer).Watched(ctx)
+	testkit.Equal(t, err != nil && len(all) == 1 && all[0].Secret == "", true, "the wrong secret decrypts: %v", err)
+	testkit.Check(t, with(newer, testkit.Secret).Maintain(t.Context()))
+	all, err = with(newer).Watched(ctx)
+	testkit.Check(t, err)
+	testkit.Equal(t, all[0].Secret, "0123456789", "the secret")
+	testkit.Equal(t, c.Get(t, at).Header.Get("ETag"), tag, "the version")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"spoolwright/auth/vault"
 	"spoolwright/db"
 	"spoolwright/production/watch"
 	"spoolwright/server"
@@ -31,7 +32,8 @@ func WakeWatchers(ctx context.Context, d *db.DB) error {
 }
 
 // Watched returns the printers with connections of the tenant that the context is bound to, with their secrets: only
-// for the watcher in the service. A secret that no configured secret decrypts is missing; then the error is not nil.
+// for the watcher in the service. A secret that no configured secret decrypts is missing; then the error is not nil. A
+// secret that is not encrypted with the first configured secret is encrypted again.
 func (c *Connections) Watched(ctx context.Context) ([]watch.Printer, error) {
 	return c.read(ctx, "true")
 }
@@ -59,13 +61,35 @@ func (c *Connections) read(ctx context.Context, where string, args ...any) ([]wa
 		if r.Secret == nil {
 			continue
 		}
-		secret, _, err := c.vault.Open(db.ActorOf(ctx).Tenant+" "+r.ID, r.Secret)
-		if err != nil {
+		secret, key, err := c.vault.Open(owner(ctx, r.ID), r.Secret)
+		switch {
+		case err != nil:
 			problems = fmt.Errorf("the secret of the printer %s: %w", r.ID, err)
+		case key > 0:
+			err := c.db.Write(ctx, db.SQL(`update printer_connections set secret = $2 where id = $1 and secret = $3`,
+				r.ID, c.vault.Seal(owner(ctx, r.ID), secret), r.Secret))
+			if err != nil {
+				return nil, err
+			}
 		}
 		all[i].Secret = string(secret)
 	}
 	return all, problems
+}
+
+// owner returns the owner of the secret of a printer, so that the secret can be decrypted only for this printer.
+func owner(ctx context.Context, printer string) string { return db.ActorOf(ctx).Tenant + " " + printer }
+
+// Maintain encrypts the secrets of all tenants with the first configured secret, if they have another one, so that the
+// other configured secrets can be removed. A secret that cannot be decrypted stays.
+func (c *Connections) Maintain(ctx context.Context) error {
+	return c.db.EachTenant(ctx, func(ctx context.Context, _ string) error {
+		_, err := c.Watched(ctx)
+		if errors.Is(err, vault.ErrUndecryptable) {
+			return nil // the test of the connection says so
+		}
+		return err
+	})
 }
 
 // Pin stores the fingerprint of the certificate that a printer has shown first.
