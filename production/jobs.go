@@ -252,31 +252,41 @@ func (j *job) plate() any {
 type candidate struct {
 	ID      value.UUID `json:"id"`
 	Pending bool       `json:"pending"`
-	Named   bool       `json:"named"` // whether its product was made from the file
-	Sure    bool       `json:"sure"`  // whether the plate is that of the job, too
+	Named   bool       `json:"named"`  // whether its product was made from the file
+	Sure    bool       `json:"sure"`   // whether the plate is that of the job, too
+	Prints  string     `json:"prints"` // its products that were made from the file: variants have the same file
+}
+
+// candidatesOf returns a SQL expression: the unfinished runs on a printer without another job, which a job of the file
+// may be. Runs without a product have the name of the file as their notes.
+func candidatesOf(printer, file, sha256, plate string) string {
+	key := catalog.FileKey(file)
+	return `(
+		select r.id, r.status = 'pending' as pending, r.queue_position, r.created_at,
+			coalesce(f.named, false) or coalesce(nullif(` + catalog.FileKey("r.notes") + `, '') = ` + key + `, false) as named,
+			coalesce(f.sure, true) as sure, coalesce(f.prints, '') as prints,
+			coalesce((select string_agg(i.quantity || ' × ' || p.name, ', ' order by i.created_at, i.id)
+				from (select * from run_items i where i.run_id = r.id order by i.created_at, i.id limit 2) i
+				join products p on p.id = i.product_id), r.notes, '') as title
+		from production_runs r
+		left join lateral (
+			select true as named, bool_and(case when p.plate is not null then coalesce(p.plate = ` + plate + `, false)
+				else not exists (select from products x where x.plate_of = p.id and x.hidden_at is null) end) as sure,
+				string_agg(p.id::text, ' ' order by p.id) as prints
+			from run_items i join products p on p.id = i.product_id
+			where i.run_id = r.id and (p.file_sha256 = ` + sha256 + ` or nullif(p.file_key, '') = ` + key + `)
+				and (p.plate is null or ` + plate + ` is null or p.plate = ` + plate + `)
+			having count(*) > 0
+		) f on true
+		where r.printer_id = ` + printer + ` and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
+			and r.deducted_at is null and not exists (select from printer_jobs j where j.run_id = r.id))`
 }
 
 // match returns the run of a new job: a run on the printer that has no job yet, or a new one. If a person must say
 // which run it is, asked is true and the run is nil.
 func (h handlers) match(ctx context.Context, printer value.UUID, j *job) (run *value.UUID, asked bool, err error) {
-	key := catalog.FileKey("$2::text")
-	read := db.SQL(`
-		select r.id, r.status = 'pending' as pending,
-			coalesce(f.named, false) or coalesce(nullif(`+catalog.FileKey("r.notes")+`, '') = `+key+`, false) as named,
-			coalesce(f.sure, true) as sure
-		from production_runs r
-		left join lateral (
-			select true as named, bool_and(case when p.plate is not null then coalesce(p.plate = $4::int, false)
-				else not exists (select from products x where x.plate_of = p.id and x.hidden_at is null) end) as sure
-			from run_items i join products p on p.id = i.product_id
-			where i.run_id = r.id and (p.file_sha256 = $3 or nullif(p.file_key, '') = `+key+`)
-				and (p.plate is null or $4::int is null or p.plate = $4::int)
-			having count(*) > 0
-		) f on true
-		where r.printer_id = $1 and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
-			and r.deducted_at is null and not exists (select from printer_jobs j where j.run_id = r.id)
-		order by r.status = 'pending', r.queue_position, r.created_at, r.id limit 500`,
-		string(printer), j.File, j.SHA256, j.plate())
+	read := db.SQL(`select id, pending, named, sure, prints from `+candidatesOf("$1", "$2::text", "$3", "$4::int")+` c
+		order by pending, queue_position, created_at, id limit 500`, string(printer), j.File, j.SHA256, j.plate())
 	if err := h.db.Write(ctx, read); err != nil {
 		return nil, false, err
 	}
@@ -286,12 +296,13 @@ func (h handlers) match(ctx context.Context, printer value.UUID, j *job) (run *v
 	}
 	started := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.Pending })
 	waiting := slices.DeleteFunc(all, func(c candidate) bool { return !c.Pending || !c.Named })
+	mixed := slices.ContainsFunc(waiting, func(c candidate) bool { return c.Prints != waiting[0].Prints })
 	switch {
 	case len(started) == 1 && started[0].Named && started[0].Sure:
 		return &started[0].ID, false, nil
 	case len(started) > 0:
 		return nil, true, nil
-	case len(waiting) > 0 && waiting[0].Sure && j.Certain && !j.Adopted:
+	case len(waiting) > 0 && waiting[0].Sure && j.Certain && !j.Adopted && !mixed:
 		return &waiting[0].ID, false, nil
 	case len(waiting) > 0:
 		return nil, true, nil

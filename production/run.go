@@ -264,6 +264,24 @@ type RunListItem struct {
 	ItemCount      int64           `json:"item_count" rule:"notNull,unsorted"`
 	Materials      []ListedSpool   `json:"materials" rule:"notNull"`
 	Orders         []ListedOrder   `json:"orders" rule:"notNull"`
+	Print          *RunPrint       `json:"print" rule:"unsorted"`
+}
+
+// RunPrint is what a watched printer says about a run that it prints.
+type RunPrint struct {
+	Progress value.Decimal   `json:"progress"`
+	EndsAt   value.Timestamp `json:"ends_at"`
+}
+
+// printOf selects the RunPrint of the run with an id, while a watcher watches its print.
+func printOf(run string) string {
+	return `select (s.job::json ->> 'progress')::numeric as progress,
+			to_char((s.received_at + make_interval(secs => (s.job::json ->> 'seconds_left')::float8)) at time zone 'UTC',
+				'YYYY-MM-DD"T"HH24:MI:SS"Z"') as ends_at
+		from printer_jobs j
+		join printer_states s on s.id = j.printer_id and s.job_id = j.job and s.state in ('printing', 'paused', 'attention')
+		join printer_leases l on l.id = s.id and l.expires_at > now()
+		where j.run_id = ` + run + ` and j.outcome is null`
 }
 
 // ListedProduct is a product that a run in a list prints.
@@ -403,9 +421,10 @@ const (
 // Enum returns all needs.
 func (RunNeed) Enum() []string { return []string{string(needsStart), string(needsConfirmation)} }
 
-// runsThatNeed has a query of the ids of the runs for each need. A run needs confirmation if its job on a watched printer
-// has ended, if its estimated time is over, or if it is completed but has not deducted filament. A pending run needs a start if its printer prints it next
-// and is free and available or, in a farm without printers, always.
+// runsThatNeed has a query of the ids of the runs for each need. A run needs confirmation if its job on a watched
+// printer has ended, if its estimated time is over and no watched printer still prints it, or if it is completed but has
+// not deducted filament. A pending run needs a start if its printer prints it next and is free and available or, in a
+// farm without printers, always.
 var runsThatNeed = map[RunNeed]string{
 	needsConfirmation: `select r.id from production_runs r
 			join printer_jobs j on j.run_id = r.id and j.outcome is not null
@@ -414,6 +433,7 @@ var runsThatNeed = map[RunNeed]string{
 		select r.id from production_runs r
 			where r.status = 'in_progress' and r.hidden_at is null
 				and r.started_at + r.estimated_print_time_hours * interval '1 hour' < now()
+				and not exists (` + printOf("r.id") + `)
 		union
 		select r.id from production_runs r
 			where r.status = 'completed' and r.deducted_at is null and r.hidden_at is null`,
@@ -435,7 +455,8 @@ var listDoc = &server.Doc{
 func (h handlers) list(f RunFilter) *server.List {
 	items, count := ListedItems("production_runs.id")
 	l := f.list(h.orders, listColumns+", "+items+" as items, "+count+" as item_count, "+
-		ListedSpools("production_runs.id")+" as materials, "+h.orders.Named("production_runs.id")+" as orders")
+		ListedSpools("production_runs.id")+" as materials, "+h.orders.Named("production_runs.id")+" as orders, "+
+		"(select row_to_json(p) from ("+printOf("production_runs.id")+") p) as print")
 	l.Computed()
 	return l
 }

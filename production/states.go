@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/production/printers"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -491,48 +492,67 @@ func (h handlers) lease(ctx context.Context, r *server.Request[LeaseRequest]) (s
 type PrinterState struct {
 	ID         value.UUID       `json:"id" rule:"notNull"`
 	Printer    string           `json:"printer_name" rule:"notNull"`
+	Status     printers.Status  `json:"printer_status" rule:"notNull,named=PrinterStatus"`
+	Due        bool             `json:"maintenance_due" rule:"notNull,unsorted"`
 	Sequence   int64            `json:"sequence" rule:"notNull"`
 	State      PrinterCondition `json:"state" rule:"notNull"`
 	Message    string           `json:"message"`
 	Code       string           `json:"code"`
 	PrinterAt  value.Timestamp  `json:"printer_at"`
 	ObservedAt value.Timestamp  `json:"observed_at"`
-	ReceivedAt value.Timestamp  `json:"received_at" rule:"notNull"`
-	ChangedAt  value.Timestamp  `json:"changed_at" rule:"notNull"`
+	ReceivedAt value.Timestamp  `json:"received_at"`
+	ChangedAt  value.Timestamp  `json:"changed_at"`
 	Watched    bool             `json:"watched" rule:"notNull"`
 	RunID      value.UUID       `json:"run_id"`
 	Question   bool             `json:"question" rule:"notNull"`
+	Candidates []RunCandidate   `json:"candidates" rule:"notNull,unsorted"`
 	Needs      bool             `json:"needs_person" rule:"notNull"`
 	Job        *PrinterJob      `json:"job" rule:"unsorted"`
 	Slots      []PrinterSlot    `json:"slots" rule:"notNull"`
 	CreatedAt  value.Timestamp  `json:"created_at" rule:"notNull"`
 }
 
-const printerStateColumns = `id, printer_name, sequence, state, message, code, printer_at, observed_at, received_at,
-	changed_at, watched, run_id, question, needs_person, job, slots, created_at`
+// RunCandidate is a run that the job of an open question may be.
+type RunCandidate struct {
+	RunID value.UUID `json:"run_id" rule:"notNull"`
+	Title string     `json:"title" rule:"notNull"`
+}
 
-// printerStatesTable has the states of the printers that are not removed.
-const printerStatesTable = `(select s.tenant_id, s.id, p.name as printer_name, s.sequence, s.state, s.message, s.code, s.printer_at,
+const printerStateColumns = `id, printer_name, printer_status, maintenance_due, sequence, state, message, code,
+	printer_at, observed_at, received_at, changed_at, watched, run_id, question, candidates, needs_person, job, slots,
+	created_at`
+
+// printerStatesTable has the printers that are not removed, with their states.
+var printerStatesTable = `(select p.tenant_id, p.id, p.name as printer_name, p.status as printer_status,
+		(select printers.maintenance_due from ` + printers.Table + ` where printers.id = p.id) as maintenance_due,
+		coalesce(s.sequence, 0) as sequence, coalesce(s.state, 'unknown') as state, s.message, s.code, s.printer_at,
 		s.observed_at, s.received_at, s.changed_at, coalesce(l.expires_at > now(), false) as watched, j.run_id,
-		coalesce(j.asked, false) as question, s.state = 'attention' or coalesce(j.asked, false) as needs_person,
-		s.job::json as job, coalesce(s.slots::json, '[]') as slots, s.created_at
-	from printer_states s
-	join printers p on p.id = s.id and p.hidden_at is null
+		coalesce(j.asked, false) as question,
+		coalesce((select json_agg(json_build_object('run_id', c.id, 'title', c.title) order by c.place)
+			from (select *, row_number() over (order by pending, not named, queue_position, created_at, id) as place
+				from ` + candidatesOf("p.id", "j.details::json ->> 'file'", "j.details::json ->> 'sha256'",
+	"(j.details::json ->> 'plate')::int") + ` c where j.asked order by place limit 10) c), '[]') as candidates,
+		coalesce(s.state = 'attention', false) or coalesce(j.asked, false) as needs_person,
+		s.job::json as job, coalesce(s.slots::json, '[]') as slots, p.created_at
+	from printers p
+	left join printer_states s on s.id = p.id and s.sequence > 0
 	left join printer_leases l on l.id = s.id` + joinJob + `
-	where s.sequence > 0) printer_states`
+	where p.hidden_at is null) printer_states`
 
 // StateFilter selects states of printers.
 type StateFilter struct {
-	IDs   value.Optional[value.Several[value.UUID]]   `query:"ids"`
-	State value.Optional[value.Set[PrinterCondition]] `query:"state"`
-	Asked value.Optional[bool]                        `query:"question"`
-	Needs value.Optional[bool]                        `query:"needs_person"`
+	IDs    value.Optional[value.Several[value.UUID]]   `query:"ids"`
+	Status value.Optional[value.Set[printers.Status]]  `query:"printer_status" rule:"named=PrinterStatus"`
+	State  value.Optional[value.Set[PrinterCondition]] `query:"state"`
+	Asked  value.Optional[bool]                        `query:"question"`
+	Needs  value.Optional[bool]                        `query:"needs_person"`
 }
 
 var listStatesDoc = &server.Doc{
 	ID: "listPrinterStates", Tag: watchTag, Summary: "List the states of printers",
-	Description: "Returns the last state of each watched printer. While no watcher has a lease of the printer, `watched` " +
-		"is false, and the state may be old.",
+	Description: "Returns each printer with its last state. The `state` of a printer that nobody has watched is " +
+		"`unknown`, and its `sequence` 0. While no watcher has a lease of the printer, `watched` is false, and the state " +
+		"may be old. `candidates` are the likely answers to an open question, the likeliest first.",
 }
 
 func (f StateFilter) list() *server.List {
@@ -541,6 +561,7 @@ func (f StateFilter) list() *server.List {
 	if !f.IDs.IsNull() {
 		l.Where("id = any(?::uuid[])", f.IDs.Arg())
 	}
+	l.WhereOneOf("printer_status", f.Status)
 	l.WhereOneOf("state", f.State)
 	l.WhereEqual("question", f.Asked)
 	l.WhereEqual("needs_person", f.Needs)

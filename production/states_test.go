@@ -3,6 +3,7 @@ package production_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"spoolwright/tests/testkit"
 )
@@ -198,6 +199,28 @@ func TestReportsOfJob(t *testing.T) {
 	testkit.Equal(t, w.remaining(t), "905", "the spool")
 }
 
+// While a watched printer prints a run, its progress and time left count, and not the estimate.
+func TestPrintOfRun(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	run := w.plan(t)
+	confirm, one := "/api/v1/production-runs?needs=confirmation", "/api/v1/production-runs?id="+run
+	w.send(t, "printing", with(j{"started_at": "2026-01-01T10:00:00Z", "progress": 0.4, "seconds_left": 5400}))
+	w.Get(t, confirm).Want(200).Shows(map[string]string{"total": "1"})
+	w.Get(t, one).Want(200).Shows(map[string]string{"items.0.print": "null"})
+	w.watcher.Post(t, states+"/lease", j{"watcher": "w", "printer_ids": []string{w.printer}}).Want(200)
+	w.Get(t, confirm).Want(200).Shows(map[string]string{"total": "0"})
+	a := w.Get(t, one).Want(200)
+	a.Shows(map[string]string{"items.0.print.progress": "0.4"})
+	end, err := time.Parse(time.RFC3339Nano, a.Text("items.0.print.ends_at"))
+	if left := time.Until(end); err != nil || left < time.Hour || left > 90*time.Minute {
+		t.Errorf("%v left: %s", left, a.Body)
+	}
+	w.send(t, "offline", nil)
+	w.Get(t, one).Want(200).Shows(map[string]string{"items.0.print": "null"})
+	w.Get(t, confirm).Want(200).Shows(map[string]string{"total": "1"})
+}
+
 // What is not certain is asked, and takes no planned run by itself.
 func TestJobQuestions(t *testing.T) {
 	t.Parallel()
@@ -221,7 +244,12 @@ func TestJobQuestions(t *testing.T) {
 			before := w.runs(t)
 			testkit.Equal(t, w.send(t, "printing", with(c.job)), "null", "the run")
 			w.run(t, run).Shows(map[string]string{"status": "pending"})
-			w.Get(t, states+"?question=true").Want(200).Shows(map[string]string{"total": "1", "items.0.job.id": "1"})
+			likely := "items.0.candidates.0"
+			if c.before != nil { // after the run that prints
+				likely = "items.0.candidates.1"
+			}
+			w.Get(t, states+"?question=true").Want(200).Shows(map[string]string{"total": "1", "items.0.job.id": "1",
+				likely + ".run_id": run, likely + ".title": "1 × Dragon"})
 			at := "/api/v1/printers/" + w.printer + "/answer"
 			w.Post(t, at, j{"job": "2", "answer": "none"}).WantError(409, "NO_QUESTION")
 			w.Post(t, at, j{"job": "1", "answer": "run"}).Fields("run_id")
@@ -242,6 +270,46 @@ func TestJobQuestions(t *testing.T) {
 			testkit.Equal(t, w.runs(t), before, "runs")
 		})
 	}
+}
+
+// A variant is made from the file of its product, and its plates from those of the product.
+func TestJobsOfVariants(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	made := w.Post(t, "/api/v1/products/"+w.product+"/variants", j{"variants": []j{{"color": "Red"}, {"color": "Blue"}}}).
+		Want(201)
+	red, blue := made.Text("items.0.id"), made.Text("items.1.id")
+	plan := func(product string) string {
+		return w.Post(t, "/api/v1/production-runs", j{"printer_id": w.printer, "items": []j{{"product_id": product}}}).
+			Want(201).ID()
+	}
+	run, second := plan(red), plan(red)
+	testkit.Equal(t, w.send(t, "printing", with(nil)), run, "the run of the variant")
+	w.send(t, "idle", with(j{"outcome": "cancelled", "progress": 0.1}))
+	other := plan(blue)
+	testkit.Equal(t, w.send(t, "printing", with(j{"id": "2"})), "null", "the run, with several variants")
+	w.Get(t, states+"?question=true").Want(200).Shows(map[string]string{"items.0.candidates.#": "2",
+		"items.0.candidates.0.run_id": second, "items.0.candidates.1.run_id": other})
+	w.Post(t, "/api/v1/printers/"+w.printer+"/answer", j{"job": "2", "answer": "run", "run_id": other}).Want(200)
+	w.run(t, other).Shows(map[string]string{"status": "in_progress"})
+	w.send(t, "idle", with(j{"id": "2", "outcome": "cancelled", "progress": 0.1}))
+
+	plate := func(grams float64) j {
+		return j{"file_name": "kite.gcode.3mf", "estimated_print_time_minutes": 60,
+			"materials": []j{{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}
+	}
+	kite := w.Post(t, "/api/v1/products", j{"name": "Kite", "file_name": "kite.gcode.3mf",
+		"plates": []j{plate(10), plate(20)}}).Want(201).ID()
+	gold := w.Post(t, "/api/v1/products/"+kite+"/variants", j{"variants": []j{{"color": "Gold"}}}).Want(201).
+		Text("items.0.id")
+	plates := w.Get(t, "/api/v1/products/"+gold).Want(200)
+	head, tail := plan(plates.Text("plates.0.id")), plan(plates.Text("plates.1.id"))
+	testkit.Equal(t, w.send(t, "printing", j{"id": "3", "file": "Kite.gcode.3mf", "plate": 2}), tail, "the second plate")
+	w.send(t, "idle", j{"id": "3", "outcome": "cancelled", "progress": 0.1})
+	testkit.Equal(t, w.send(t, "printing", j{"id": "4", "file": "kite plate_1.gcode"}), head, "the first plate")
+	w.send(t, "idle", j{"id": "4", "outcome": "cancelled", "progress": 0.1})
+	plan(plates.Text("plates.0.id"))
+	testkit.Equal(t, w.send(t, "printing", j{"id": "5", "file": "kite.3mf"}), "null", "an unknown plate")
 }
 
 // The pitfalls of watching that the service answers for.
@@ -317,7 +385,8 @@ func TestSendStates(t *testing.T) {
 		a.Shows(map[string]string{fmt.Sprintf("results.%d.outcome", i): want})
 	}
 	a.Shows(map[string]string{"results.1.error.code": "UNKNOWN_REFERENCE"})
-	other.Get(t, states).Want(200).Shows(map[string]string{"total": "0"})
+	other.Get(t, states).Want(200).Shows(map[string]string{"total": "1", "items.0.sequence": "0",
+		"items.0.state": "unknown", "items.0.received_at": "null", "items.0.id": other.printer})
 	w.Get(t, states).Want(200).Shows(map[string]string{"total": "1", "items.0.sequence": "6", "items.0.state": "printing",
 		"items.0.watched": "false"})
 	w.Get(t, states+"/changes").Want(200).Shows(map[string]string{"total": "1", "items.0.state": "printing"})

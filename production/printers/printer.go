@@ -104,9 +104,9 @@ const printerColumns = `id, number, name, model, location, notes, nozzle_mm, dia
 	array_to_json(materials) as materials, hour_cost, power_watts, status, maintenance_interval_hours, maintained_at,
 	printed_hours, maintenance_due, loaded, created_at, updated_at, hidden_at, ` + auth.HiddenBy
 
-// printersTable is printers with computed columns: the hours of completed and failed runs that ended since the last
+// Table is printers with computed columns: the hours of completed and failed runs that ended since the last
 // maintenance, and the spools in the slots.
-const printersTable = `(select p.*, h.printed_hours,
+const Table = `(select p.*, h.printed_hours,
 		coalesce(h.printed_hours >= p.maintenance_interval_hours, false) as maintenance_due,
 		(select coalesce(json_agg(json_build_object('slot', l.slot, 'spool_id', s.id, 'spool_number', s.number,
 				'name', spool_name(s.material_type, s.material_name, s.color, s.brand),
@@ -143,7 +143,7 @@ const printerByNumber = `select id from printers where number = ?`
 
 // list returns the list of the selected printers.
 func (f PrinterFilter) list() *server.List {
-	l := server.NewHidingList(printersTable, printerColumns, "printers", f.Hiding)
+	l := server.NewHidingList(Table, printerColumns, "printers", f.Hiding)
 	l.Computed()
 	l.CountOrdered()
 	l.Among(printerByNumber, f.Number)
@@ -161,7 +161,7 @@ var getDoc = &server.Doc{
 }
 
 func selectPrinter(id string) *db.Stmt {
-	return db.SQL(`select `+printerColumns+` from `+printersTable+` where id = $1 and hidden_at is null`, id)
+	return db.SQL(`select `+printerColumns+` from `+Table+` where id = $1 and hidden_at is null`, id)
 }
 
 // Named returns a subquery for the printer that has the id or, if the id is null, the name. Hidden printers do not
@@ -397,7 +397,7 @@ func (h handlers) load(ctx context.Context, r *server.Request[Load]) (server.OK[
 
 // Export writes all printers.
 var Export = transfer.Export[Printer]("printers", 500, transfer.ListPage(PrinterFilter.list,
-	`select `+printerColumns+` from `+printersTable+` where id = page.id`))
+	`select `+printerColumns+` from `+Table+` where id = page.id`))
 
 var exportDoc = &server.Doc{
 	ID: "exportPrinters", Tag: Tag, Summary: "Export printers",

@@ -3331,6 +3331,24 @@ def _ListedOrder(d: Any, etag: str | None = None) -> ListedOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunPrint:
+    """The type `RunPrint` of the API."""
+
+    progress: Number | None
+    """How much is printed, from 0 to 1."""
+    ends_at: _dt.datetime | None
+    """When the print ends, as the printer expects it."""
+
+
+def _RunPrint(d: Any, etag: str | None = None) -> RunPrint:
+    get = d.get
+    return RunPrint(
+        progress=_core.number(get("progress")),
+        ends_at=_core.timestamp(get("ends_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunListItem:
     """The type `RunListItem` of the API."""
 
@@ -3385,6 +3403,8 @@ class RunListItem:
     """The first eight spools to print from."""
     orders: tuple[ListedOrder, ...]
     """Orders that the run prints items of, at most three."""
+    print: RunPrint | None
+    """What the watched printer says about the run while it prints it; otherwise null."""
 
 
 def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
@@ -3415,6 +3435,7 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
         item_count=get("item_count"),
         materials=_core.each(_ListedSpool, get("materials")),
         orders=_core.each(_ListedOrder, get("orders")),
+        print=_core.optional(_RunPrint, get("print")),
     )
 
 
@@ -4673,6 +4694,24 @@ def _Lease(d: Any, etag: str | None = None) -> Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunCandidate:
+    """The type `RunCandidate` of the API."""
+
+    run_id: str
+    """The run."""
+    title: str
+    """Its first products, or its notes."""
+
+
+def _RunCandidate(d: Any, etag: str | None = None) -> RunCandidate:
+    get = d.get
+    return RunCandidate(
+        run_id=get("run_id"),
+        title=get("title"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrinterState:
     """The type `PrinterState` of the API."""
 
@@ -4680,8 +4719,12 @@ class PrinterState:
     """The printer's id."""
     printer_name: str
     """Name of the printer."""
+    printer_status: PrinterStatus
+    """Whether the printer can print."""
+    maintenance_due: bool
+    """Whether its maintenance is due."""
     sequence: int
-    """Sequence of the stored state."""
+    """Sequence of the stored state; 0 if there was none yet."""
     state: PrinterCondition
     """What the printer does; attention: it needs a person."""
     message: str | None
@@ -4692,9 +4735,9 @@ class PrinterState:
     """The time by the printer's clock."""
     observed_at: _dt.datetime | None
     """The time by the watcher's clock."""
-    received_at: _dt.datetime
-    """When the state was stored."""
-    changed_at: _dt.datetime
+    received_at: _dt.datetime | None
+    """When the state was stored; null if there was none yet."""
+    changed_at: _dt.datetime | None
     """Since when the printer is in this state."""
     watched: bool
     """Whether a watcher has a lease of the printer now."""
@@ -4702,6 +4745,8 @@ class PrinterState:
     """The run of the job; null without one."""
     question: bool
     """Whether a person must say which run the job is: see answerPrinterQuestion."""
+    candidates: tuple[RunCandidate, ...]
+    """The likely answers, if the question is open: at most ten runs."""
     needs_person: bool
     """Whether the state is `attention` or a question is open."""
     job: PrinterJob | None
@@ -4709,7 +4754,7 @@ class PrinterState:
     slots: tuple[PrinterSlot, ...]
     """What the printer says is loaded."""
     created_at: _dt.datetime
-    """When the first state was sent."""
+    """When the printer was created."""
 
 
 def _PrinterState(d: Any, etag: str | None = None) -> PrinterState:
@@ -4717,6 +4762,8 @@ def _PrinterState(d: Any, etag: str | None = None) -> PrinterState:
     return PrinterState(
         id=get("id"),
         printer_name=get("printer_name"),
+        printer_status=get("printer_status"),
+        maintenance_due=get("maintenance_due"),
         sequence=get("sequence"),
         state=get("state"),
         message=get("message"),
@@ -4728,6 +4775,7 @@ def _PrinterState(d: Any, etag: str | None = None) -> PrinterState:
         watched=get("watched"),
         run_id=get("run_id"),
         question=get("question"),
+        candidates=_core.each(_RunCandidate, get("candidates")),
         needs_person=get("needs_person"),
         job=_core.optional(_PrinterJob, get("job")),
         slots=_core.each(_PrinterSlot, get("slots")),
@@ -17313,18 +17361,20 @@ class PrinterStatesResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "printer_name", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "needs_person", "created_at"] | None = None,
+        sort_by: Literal["id", "printer_name", "printer_status", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "needs_person", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         ids: str | Sequence[str] | None = None,
+        printer_status: PrinterStatus | Sequence[PrinterStatus] | None = None,
         state: PrinterCondition | Sequence[PrinterCondition] | None = None,
         question: bool | None = None,
         needs_person: bool | None = None,
     ) -> PrinterStateList:
         """List the states of printers.
 
-        Returns the last state of each watched printer. While no watcher has a lease of the printer, `watched` is
-        false, and the state may be old.
+        Returns each printer with its last state. The `state` of a printer that nobody has watched is `unknown`,
+        and its `sequence` 0. While no watcher has a lease of the printer, `watched` is false, and the state may be
+        old. `candidates` are the likely answers to an open question, the likeliest first.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -17334,6 +17384,7 @@ class PrinterStatesResource:
         Cannot be combined with `skip`.
         :param ids: Only the states of these printers, separated by commas. For example
         `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
+        :param printer_status: Only printers with these values, separated by commas.
         :param state: Only these states, separated by commas.
         :param question: Only printers with, or without, an open question about their job.
         :param needs_person: Only printers that need a person, or only the others.
@@ -17349,6 +17400,7 @@ class PrinterStatesResource:
                 "sort_order": sort_order,
                 "after": after,
                 "ids": ids,
+                "printer_status": printer_status,
                 "state": state,
                 "question": question,
                 "needs_person": needs_person,
@@ -17358,9 +17410,10 @@ class PrinterStatesResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "printer_name", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "needs_person", "created_at"] | None = None,
+        sort_by: Literal["id", "printer_name", "printer_status", "sequence", "state", "message", "code", "printer_at", "observed_at", "received_at", "changed_at", "watched", "run_id", "question", "needs_person", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
         ids: str | Sequence[str] | None = None,
+        printer_status: PrinterStatus | Sequence[PrinterStatus] | None = None,
         state: PrinterCondition | Sequence[PrinterCondition] | None = None,
         question: bool | None = None,
         needs_person: bool | None = None,
@@ -17374,6 +17427,7 @@ class PrinterStatesResource:
         :param sort_order: Ascending or descending.
         :param ids: Only the states of these printers, separated by commas. For example
         `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`.
+        :param printer_status: Only printers with these values, separated by commas.
         :param state: Only these states, separated by commas.
         :param question: Only printers with, or without, an open question about their job.
         :param needs_person: Only printers that need a person, or only the others.
@@ -17383,6 +17437,7 @@ class PrinterStatesResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "ids": ids,
+                "printer_status": printer_status,
                 "state": state,
                 "question": question,
                 "needs_person": needs_person,
@@ -20305,6 +20360,7 @@ __all__ = [
     "Run",
     "RunAction",
     "RunAlreadyCompletedError",
+    "RunCandidate",
     "RunCompleted",
     "RunCorrected",
     "RunCostParts",
@@ -20325,6 +20381,7 @@ __all__ = [
     "RunNotEndedError",
     "RunNotOpenError",
     "RunPlanned",
+    "RunPrint",
     "RunReopened",
     "RunStarted",
     "RunStartedError",

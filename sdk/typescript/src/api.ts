@@ -1960,6 +1960,14 @@ export interface ListedOrder {
   readonly customer: string | null;
 }
 
+/** The type `RunPrint` of the API. */
+export interface RunPrint<D = number> {
+  /** How much is printed, from 0 to 1. */
+  readonly progress: D | null;
+  /** When the print ends, as the printer expects it. */
+  readonly ends_at: string | null;
+}
+
 /** The type `RunListItem` of the API. */
 export interface RunListItem<D = number> {
   /** The run's id. */
@@ -2012,6 +2020,8 @@ export interface RunListItem<D = number> {
   readonly materials: readonly ListedSpool[];
   /** Orders that the run prints items of, at most three. */
   readonly orders: readonly ListedOrder[];
+  /** What the watched printer says about the run while it prints it; otherwise null. */
+  readonly print: RunPrint<D> | null;
 }
 
 /** The type `RunList` of the API. */
@@ -2730,13 +2740,25 @@ export interface Lease<D = number> {
   readonly states: readonly LeasedState<D>[];
 }
 
+/** The type `RunCandidate` of the API. */
+export interface RunCandidate {
+  /** The run. */
+  readonly run_id: string;
+  /** Its first products, or its notes. */
+  readonly title: string;
+}
+
 /** The type `PrinterState` of the API. */
 export interface PrinterState<D = number> {
   /** The printer's id. */
   readonly id: string;
   /** Name of the printer. */
   readonly printer_name: string;
-  /** Sequence of the stored state. */
+  /** Whether the printer can print. */
+  readonly printer_status: PrinterStatus;
+  /** Whether its maintenance is due. */
+  readonly maintenance_due: boolean;
+  /** Sequence of the stored state; 0 if there was none yet. */
   readonly sequence: number;
   /** What the printer does; attention: it needs a person. */
   readonly state: PrinterCondition;
@@ -2748,23 +2770,25 @@ export interface PrinterState<D = number> {
   readonly printer_at: string | null;
   /** The time by the watcher's clock. */
   readonly observed_at: string | null;
-  /** When the state was stored. */
-  readonly received_at: string;
+  /** When the state was stored; null if there was none yet. */
+  readonly received_at: string | null;
   /** Since when the printer is in this state. */
-  readonly changed_at: string;
+  readonly changed_at: string | null;
   /** Whether a watcher has a lease of the printer now. */
   readonly watched: boolean;
   /** The run of the job; null without one. */
   readonly run_id: string | null;
   /** Whether a person must say which run the job is: see answerPrinterQuestion. */
   readonly question: boolean;
+  /** The likely answers, if the question is open: at most ten runs. */
+  readonly candidates: readonly RunCandidate[];
   /** Whether the state is `attention` or a question is open. */
   readonly needs_person: boolean;
   /** The job that runs, or has just ended. */
   readonly job: PrinterJob<D> | null;
   /** What the printer says is loaded. */
   readonly slots: readonly PrinterSlot[];
-  /** When the first state was sent. */
+  /** When the printer was created. */
   readonly created_at: string;
 }
 
@@ -7973,7 +7997,7 @@ export interface ListPrinterStatesQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "printer_name" | "sequence" | "state" | "message" | "code" | "printer_at" | "observed_at" | "received_at" | "changed_at" | "watched" | "run_id" | "question" | "needs_person" | "created_at" | undefined;
+  sort_by?: "id" | "printer_name" | "printer_status" | "sequence" | "state" | "message" | "code" | "printer_at" | "observed_at" | "received_at" | "changed_at" | "watched" | "run_id" | "question" | "needs_person" | "created_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -7983,6 +8007,8 @@ export interface ListPrinterStatesQuery {
   after?: string | undefined;
   /** Only the states of these printers, separated by commas. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71`. */
   ids?: string | readonly string[] | undefined;
+  /** Only printers with these values, separated by commas. */
+  printer_status?: PrinterStatus | readonly PrinterStatus[] | undefined;
   /** Only these states, separated by commas. */
   state?: PrinterCondition | readonly PrinterCondition[] | undefined;
   /** Only printers with, or without, an open question about their job. */
@@ -12302,8 +12328,9 @@ export class PrinterStatesResource<M extends DecimalMode = "number"> {
   /**
    * List the states of printers.
    *
-   * Returns the last state of each watched printer. While no watcher has a lease of the printer, `watched` is false,
-   * and the state may be old.
+   * Returns each printer with its last state. The `state` of a printer that nobody has watched is `unknown`, and its
+   * `sequence` 0. While no watcher has a lease of the printer, `watched` is false, and the state may be old.
+   * `candidates` are the likely answers to an open question, the likeliest first.
    */
   list(
     query: ListPrinterStatesQuery = {},
