@@ -106,7 +106,7 @@ func check(t *testing.T, p *page) {
 	}
 }
 
-// Every page shows the texts of other people as text, takes at most 11 round trips, and is there only for those who
+// Every page shows the texts of other people as text, takes at most ten round trips, and is there only for those who
 // may see it.
 func TestPages(t *testing.T) {
 	t.Parallel()
@@ -231,7 +231,7 @@ func TestPages(t *testing.T) {
 				status = 404
 			}
 			check(t, p.want(t, status))
-			if n := trips.Load(); n > 11 {
+			if n := trips.Load(); n > 10 {
 				t.Errorf("%s: %d round trips", test.path, n)
 			}
 			shown := strings.Contains(p.text, "&lt;script src=//x.example/&gt;")

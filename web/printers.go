@@ -82,7 +82,7 @@ func (p printer) All() []slot {
 
 var printerStates = []option{{"available", "Available"}, {"maintenance", "In maintenance"}, {"retired", "Retired"}}
 
-var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "fixed", Add: "Add a printer",
+var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "wall", Add: "Add a printer",
 	Empty: "There are no printers yet. A printer has slots for spools and a queue of runs.",
 	First: "Add the first printer", Other: option{"/queue", "Queue"},
 	filters: []filter{searchFilter,
@@ -101,43 +101,46 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 		var states found[printerState]
 		err := v.fetch(get("/api/v1/printer-states?limit=100&ids="+strings.Join(ids, ","), &states))
 		for i := range states.Items {
-			at := slices.Index(ids, states.Items[i].ID)
-			(*printers)[at].Watched = &states.Items[i]
+			if at := slices.Index(ids, states.Items[i].ID); states.Items[i].Sequence > 0 {
+				(*printers)[at].Watched = &states.Items[i]
+			}
 		}
 		value.Sort(*printers, func(a, b printer) int { return cmp.Compare(b.needs(), a.needs()) })
 		return err
 	},
 	row: func(v *visit, r *rows, p *printer) {
-		r.add(`<tr><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
-		r.some(` <small>{}</small>`, p.Kind())
+		w, run := p.Watched, p.Now()
+		r.add(`<tr><td>`)
+		r.picture(p.ring(v))
+		r.add(`</td><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
 		if state := p.State(); state != "" {
 			r.add(` <span class="tag">`)
 			r.picture(newMark(p.Status))
 			r.add(`{}</span>`, state)
-		}
-		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
-		if w := p.Watched; w != nil {
+		} else if w != nil {
 			r.add(` <span class="tag">`)
 			r.picture(newMark(w.Mark()))
 			r.add(`{}</span>`, w.Words())
-			r.some(` <small>{}</small>`, w.Message)
 		}
-		if run := p.Now(); run != nil {
-			r.add(`</td><td><div class="with-swatch">`)
+		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
+		if run != nil {
+			r.add(`<p>`)
 			r.picture(run.Swatches())
-			r.add(`<div><a href="/runs/{}">{}</a> <small>{}</small>`, run.ID, run.Title(), p.until(v, run))
-			r.picture(p.Watched.Bar())
-			r.add(`</div></div>`)
-		} else {
-			r.add(`</td><td><span class="muted">–</span>`)
+			r.add(` <a href="/runs/{}">{}</a></p>`, run.ID, run.Title())
 		}
-		r.add(`</td><td class="wide">`)
+		if w != nil {
+			r.some(` <small class="says">{}</small>`, w.Message)
+		}
+		r.some(` <small><b>{}</b></small>`, p.Left(view{visit: v}))
 		for _, l := range p.Loaded {
 			r.add(` <small><a href="/spools/{}">#{}</a> {}, {}</small>`, l.ID, strconv.FormatInt(l.Number, 10), l.Name,
 				v.Grams(l.Remaining))
 		}
-		r.when(len(p.Loaded) == 0, `<span class="muted">–</span>`)
-		r.add(`</td><td class="amount wide">{}</td></tr>`+"\n", v.Number(p.Hours, 0))
+		words := []string{v.Number(p.Hours, 0) + " h"}
+		if kind := p.Kind(); kind != "" {
+			words = append([]string{kind}, words...)
+		}
+		r.add(` <small>{}</small></td></tr>`+"\n", strings.Join(words, " · "))
 	}}
 
 var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printer",
@@ -161,11 +164,18 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printe
 type printerState struct {
 	ID, State, Message string
 	Printer            string `json:"printer_name"`
+	Status             string `json:"printer_status"`
+	Due                bool   `json:"maintenance_due"`
+	Sequence           int64  // 0 if nobody has watched the printer
 	Question, Watched  bool
-	Needs              bool       `json:"needs_person"`
-	ChangedAt          *time.Time `json:"changed_at"`
-	ReceivedAt         *time.Time `json:"received_at"`
-	Job                *struct {
+	Candidates         []struct {
+		RunID string `json:"run_id"`
+		Title string
+	}
+	Needs      bool       `json:"needs_person"`
+	ChangedAt  *time.Time `json:"changed_at"`
+	ReceivedAt *time.Time `json:"received_at"`
+	Job        *struct {
 		ID, File, Outcome string
 		Progress          num
 		Left              num `json:"seconds_left"`
@@ -197,13 +207,25 @@ func (s *printerState) Mark() string {
 		"offline": "cancelled"}[s.State]
 }
 
-// Bar returns the picture of the progress of the job that runs, or "".
-func (s *printerState) Bar() template.HTML {
+// Percent returns the progress of the job that runs, or -1.
+func (s *printerState) Percent() int {
 	if s == nil || s.Job == nil || s.Job.Outcome != "" || s.Job.Progress == "" {
-		return ""
+		return -1
 	}
-	percent := min(max(int(float(s.Job.Progress)*100), 0), 100)
-	return progressBar(percent, strconv.Itoa(percent)+" % by the printer")
+	return percent(s.Job.Progress, "1")
+}
+
+// Ring returns the ring of the progress, without a picture.
+func (s *printerState) Ring() template.HTML {
+	return ring(s.Percent(), s.Mark(), " % by the printer", "")
+}
+
+// End returns when the job that runs ends, as the printer expects it, or nil.
+func (s *printerState) End() *time.Time {
+	if s == nil || !s.Watched || s.Job == nil || s.Job.Outcome != "" || s.Job.Left == "" || s.ReceivedAt == nil {
+		return nil
+	}
+	return new(s.ReceivedAt.Add(time.Duration(float(s.Job.Left) * float64(time.Second))))
 }
 
 // needs returns 1 for a printer that needs a person, and otherwise 0.
@@ -214,23 +236,50 @@ func (p printer) needs() int {
 	return 0
 }
 
-// until returns when the run ends: by the printer, if it says so, or else by the estimate.
-func (p printer) until(v *visit, r *queuedRun) string {
-	w := p.Watched
-	if w == nil || !w.Watched || w.Job == nil || w.Job.Outcome != "" || w.Job.Left == "" || w.ReceivedAt == nil {
-		return v.Until(r.Status, r.Start, r.PrintsUntil())
+// ring returns the picture of what the printer prints, in the ring of its progress.
+func (p printer) ring(v *visit) template.HTML {
+	percent, state, by, picture := p.Watched.Percent(), "", " % by the printer", template.HTML("")
+	if p.Watched != nil {
+		state = p.Watched.Mark()
 	}
-	end := w.ReceivedAt.Add(time.Duration(float(w.Job.Left) * float64(time.Second)))
-	return v.Until(r.Status, r.Start, &end)
+	if now := p.Now(); now != nil {
+		picture = now.Thumb()
+		if p.Watched == nil {
+			clock := run{Status: now.Status, StartedAt: now.Start, Hours: now.Hours}
+			percent, state, by = clock.Progress(v.Now()), now.Status, clock.by()
+		}
+	}
+	return ring(percent, state, by, picture)
 }
 
-// answerBody returns the body of the answer that the form has chosen: the id of a run, or what the job is instead.
-func answerBody(f *form) map[string]any {
-	job, answer := f.Values.Get("job"), f.Values.Get("answer")
-	if answer == "new_run" || answer == "none" {
-		return map[string]any{"job": job, "answer": answer}
+// Left returns how much of the print is done, and when it ends: by the printer, or else by the estimate.
+func (p printer) Left(v view) string {
+	var words []string
+	if percent := p.Watched.Percent(); percent >= 0 {
+		words = append(words, strconv.Itoa(percent)+" %")
 	}
-	return map[string]any{"job": job, "answer": "run", "run_id": answer}
+	now := p.Now()
+	switch end := p.Watched.End(); {
+	case end != nil && end.After(v.Now()):
+		left := num(trimFloat(end.Sub(v.Now()).Minutes()))
+		words = append(words, v.Minutes(left)+" left", v.Until("", nil, end))
+	case now != nil && p.Watched == nil:
+		words = append(words, v.Until(now.Status, now.Start, now.PrintsUntil()))
+	}
+	return strings.Join(words, " · ")
+}
+
+// answerQuestion says which run the job of a printer is: the form has the id of a run, or what the job is instead.
+func answerQuestion(v *visit) error {
+	f := v.sent()
+	answer := f.Values.Get("answer")
+	body := map[string]any{"job": f.Values.Get("job"), "answer": answer}
+	if answer != "new_run" && answer != "none" {
+		body["answer"], body["run_id"] = "run", answer
+	}
+	ok, err := v.send(f, http.MethodPost, "/api/v1/printers/{id}/answer", body, nil)
+	v.tell(&notice{Text: "The print has its answer."})
+	return v.then(ok, err, v.from(v.here("/printers")), func() error { return v.printerPage(422, "answer", f) })
 }
 
 // printerPage is the page of a printer.
@@ -240,10 +289,24 @@ type printerPage struct {
 	Tag     string // the ETag of the printer
 	Queue   queue
 	Ended   struct{ Items []run }
-	States  found[printerState] // the state of a watched printer
-	Keys    found[apiKey]       // the keys of the printer, for admins
-	New     *connection         // the key that was just created, or nil
-	At      *watchedAt          // where the printer is watched, for admins, or nil
+	States  found[printerState] // its state
+	Changes struct{ Items []stateChange }
+	Keys    found[apiKey] // the keys of the printer, for admins
+	New     *connection   // the key that was just created, or nil
+	At      *watchedAt    // where the printer is watched, for admins, or nil
+}
+
+// stateChange is a change of the state of a watched printer.
+type stateChange struct {
+	printerState
+	File, Outcome string
+	CreatedAt     *time.Time `json:"created_at"`
+}
+
+// Mark returns the state that determines the mark of the change.
+func (c stateChange) Mark() string {
+	c.Needs, c.Watched = c.State == "attention" || c.Outcome == "failed", true
+	return c.printerState.Mark()
 }
 
 // Load returns the input for the spool of a slot.
@@ -268,6 +331,7 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 		read{path: "/api/v1/printers/{id}", into: &p.Printer, tag: &p.Tag},
 		get("/api/v1/queue?printer_id={id}", &p.Queue),
 		get("/api/v1/printer-states?ids={id}", &p.States),
+		get("/api/v1/printer-states/changes?printer_id={id}&limit=10", &p.Changes),
 		get("/api/v1/production-runs?printer_id={id}&status=completed,failed,cancelled&limit=10", &p.Ended),
 	}
 	if v.IsAdmin() {

@@ -111,18 +111,21 @@ func TestWatchedPrinterPage(t *testing.T) {
 	run := c.Post(t, "/api/v1/production-runs", j{"printer_id": id, "notes": "hook.gcode"}).Want(201).ID()
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 1, "state": "printing",
 		"message": "Layer <3>", "job": j{"id": "1", "file": "hook.gcode", "adopted": true}}}}).Want(200)
-	page := b.get(t, at).shows(t, "Printing", "hook.gcode", "Layer <3>", "Which run is this print?")
-	b.get(t, "/").shows(t, "MK4 Which run is this print? Layer <3> hook.gcode").hides(t, "No run waits for you.")
+	b.get(t, at).shows(t, "Which run?", "hook.gcode", "Layer <3>", "Which run is this print?", "What happened Printing")
+	today := b.get(t, "/").shows(t, "MK4 Which run? · hook.gcode", "Layer <3> hook.gcode A new run None: a test").
+		hides(t, "No run waits for you.", "Free")
 	c.Post(t, "/api/v1/printers", j{"name": "Before"}).Want(201)
 	b.get(t, "/printers").shows(t, "MK4 Which run? Layer <3>", "Before")
-	page.submit(t, at+"/answer", "answer", run).to(t, at).hides(t, "Which run is this print?")
+	today.submit(t, at+"/answer", "answer", run).to(t, "/").shows(t, "The print has its answer.")
+	b.get(t, at).hides(t, "Which run is this print?")
+	today.submit(t, at+"/answer", "answer", run).want(t, 422).shows(t, "No question about this job is open")
 	c.Get(t, "/api/v1/production-runs/"+run).Want(200).Shows(map[string]string{"status": "in_progress"})
 	b.get(t, "/").shows(t, "No run waits for you.")
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 2, "state": "attention",
 		"message": "The filament ran out.", "job": j{"id": "1", "progress": 0.42}}}}).Want(200)
-	b.get(t, "/").shows(t, "MK4 Needs you. The filament ran out.")
-	if text := b.get(t, "/printers").shows(t, "MK4 Needs you The filament ran out.").text; !strings.Contains(text,
-		"42 % by the printer") || strings.Index(text, "MK4") > strings.Index(text, ">Before<") {
+	b.get(t, "/").shows(t, "MK4 Needs you · hook.gcode", "The filament ran out.")
+	text := b.get(t, "/printers").shows(t, "MK4 Needs you Without a product The filament ran out. 42 %").text
+	if !strings.Contains(text, "42 % by the printer") || strings.Index(text, "MK4") > strings.Index(text, ">Before<") {
 		t.Errorf("the list is %s", text)
 	}
 }

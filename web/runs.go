@@ -31,6 +31,11 @@ type run struct {
 	ItemCount int           `json:"item_count"`
 	Spools    []listedSpool `json:"materials"`
 	Orders    []order
+
+	Print *struct { // what a watched printer says, while it prints the run
+		Progress num
+		EndsAt   *time.Time `json:"ends_at"`
+	}
 }
 
 // Name returns the name of the printer.
@@ -70,8 +75,12 @@ func (r run) HasEnded() bool {
 	return r.Status == "completed" || r.Status == "failed" || r.Status == "cancelled"
 }
 
-// End returns the time at which a printing run ends, or nil if the time is not known.
+// End returns the time at which a printing run ends, by its watched printer or else by the estimate, or nil if the time
+// is not known.
 func (r run) End() *time.Time {
+	if r.Print != nil && r.Print.EndsAt != nil {
+		return r.Print.EndsAt
+	}
 	if r.StartedAt == nil || r.Hours == "" {
 		return nil
 	}
@@ -82,7 +91,7 @@ func (r run) End() *time.Time {
 // hasEnded reports whether a printing run should have ended, so that it waits for somebody to confirm its end.
 func (r run) hasEnded(now time.Time) bool {
 	end := r.End()
-	return end != nil && end.Before(now) && r.Status == "in_progress"
+	return end != nil && end.Before(now) && r.Status == "in_progress" && r.Print == nil
 }
 
 // When returns the last known time of the run: its end, its start or its creation.

@@ -141,10 +141,13 @@ func (r run) share(at time.Time) float64 {
 	return max(0, min(1, at.Sub(*r.StartedAt).Hours()/float(r.Hours)))
 }
 
-// Progress returns the elapsed share of the run's estimated time as a percentage, or -1 if the run is not printing or
-// its end is not known.
+// Progress returns the progress of a run in percent: by its watched printer, or else the elapsed share of its estimated
+// time. It returns -1 if the run is not printing or its end is not known.
 func (r run) Progress(now time.Time) int {
-	if r.Status != "in_progress" {
+	switch {
+	case r.Print != nil && r.Print.Progress != "":
+		return percent(r.Print.Progress, "1")
+	case r.Status != "in_progress":
 		return -1
 	}
 	share := r.share(now)
@@ -168,5 +171,30 @@ func (r run) Bar(v view) template.HTML {
 	if percent < 0 {
 		return ""
 	}
-	return progressBar(percent, strconv.Itoa(percent)+" % of the estimated time")
+	return progressBar(percent, strconv.Itoa(percent)+r.by())
+}
+
+// by says where the progress of the run comes from.
+func (r run) by() string {
+	if r.Print != nil {
+		return " % by the printer"
+	}
+	return " % of the estimated time"
+}
+
+// ring returns a picture in a ring that shows a progress in percent, in the color of a state. A negative progress is not
+// known. Name is the text of the progress for people who do not see it.
+func ring(percent int, state, name string, picture template.HTML) template.HTML {
+	var r rows
+	r.add(`<span class="ring {}"><svg viewBox="0 0 40 40"`, marks[state])
+	if percent < 0 {
+		r.add(` aria-hidden="true"><circle class="track" cx="20" cy="20" r="18"/></svg>`)
+	} else {
+		r.add(` role="img" aria-label="{}"><circle class="track" cx="20" cy="20" r="18"/>`, strconv.Itoa(percent)+name)
+		r.add(`<circle class="use" cx="20" cy="20" r="18" pathLength="100" stroke-dasharray="{} 100"/></svg>`,
+			strconv.Itoa(percent))
+	}
+	r.picture(picture)
+	r.add(`</span>`)
+	return r.html()
 }

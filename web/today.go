@@ -15,8 +15,9 @@ import (
 type todayPage struct {
 	Form                     *form
 	Confirm, Ready, Printing found[run]
-	Printers                 found[printer]
-	Free, Away, Due          []printer // printers: free ones, those in maintenance, and those that need maintenance
+	Printers                 found[printerState] // first those that need a person
+	Needs                    []printerState      // those of them
+	Free, Away, Due          []printerState      // free ones, those in maintenance, and those that need maintenance
 	Orders                   found[order]
 	ToPack                   found[order] // those whose pieces are all in stock
 	Low                      found[stockLevel]
@@ -29,8 +30,7 @@ type todayPage struct {
 	}
 	Usage usageReport
 	Waste wasteReport
-	Needs found[printerState] // printers that need a person
-	Steps *firstSteps         // nil if the farm or the visitor needs none
+	Steps *firstSteps // nil if the farm or the visitor needs none
 }
 
 // shownToday is the maximum number of rows of a part of the page.
@@ -41,7 +41,11 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 	var list rows
 	for i, r := range runs[:min(len(runs), shownToday)] {
 		list.add(`<li class="run">`)
-		list.picture(thumbOf(r.Items))
+		if r.Print != nil {
+			list.picture(ring(r.Progress(v.Now()), r.Status, r.by(), thumbOf(r.Items)))
+		} else {
+			list.picture(thumbOf(r.Items))
+		}
 		list.picture(r.Swatches())
 		words := r.about()
 		if do == workStart {
@@ -52,7 +56,9 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 			words = append(words, v.Until(r.Status, r.StartedAt, r.End()))
 		}
 		list.add(`<div><b><a href="/runs/{}">{}</a></b> <small>{}</small>`, r.ID, r.Title(), strings.Join(words, " · "))
-		list.picture(r.Bar(v))
+		if r.Print == nil {
+			list.picture(r.Bar(v))
+		}
 		list.add(`</div>`)
 		if do == nil {
 			list.add(`<span class="amount">{}</span>`, v.Until(r.Status, r.StartedAt, r.End()))
@@ -72,7 +78,7 @@ func (p *todayPage) Groups() []printerGroup {
 // printerGroup is a group of printers.
 type printerGroup struct {
 	Name     string
-	Printers []printer
+	Printers []printerState
 	IsLate   bool
 }
 
@@ -141,13 +147,12 @@ func (v *visit) today(status int, place *form) error {
 		get(runsToConfirm+"&limit=8", &p.Confirm),
 		get(runsToStart+"&limit=8", &p.Ready),
 		get(runsThatPrint, &p.Printing),
-		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=50", &p.Printers),
+		get("/api/v1/printer-states?printer_status=available,maintenance&sort_by=needs_person&limit=50", &p.Printers),
 		get("/api/v1/stock-levels?low=true&limit=3&sort_by=missing_grams", &p.Low),
 		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=8", &p.Orders),
 		get("/api/v1/orders/availability", &p.Open),
 		get("/api/v1/reports/usage?group_by=day", &p.Usage),
 		get("/api/v1/reports/waste?group_by=reason", &p.Waste),
-		get("/api/v1/printer-states?needs_person=true&limit=8", &p.Needs),
 	)
 	if err != nil {
 		return err
@@ -159,11 +164,15 @@ func (v *visit) today(status int, place *form) error {
 	for _, r := range p.Printing.Items {
 		busy[r.PrinterID] = true
 	}
+	value.Sort(p.Printers.Items, func(a, b printerState) int { return cmp.Compare(a.Printer, b.Printer) })
 	for _, one := range p.Printers.Items {
+		if one.Needs {
+			p.Needs = append(p.Needs, one)
+		}
 		switch {
 		case one.Status != "available":
 			p.Away = append(p.Away, one)
-		case !busy[one.ID]:
+		case !busy[one.ID] && !one.Question && (!one.Watched || one.State == "idle"):
 			p.Free = append(p.Free, one)
 		}
 		if one.Due {
