@@ -124,7 +124,8 @@ func routes(h handlers) []server.Route {
 		server.Op("GET /api/v1/reports/printers", server.Read, server.Handle(h.reportPrinters), printerReportDoc),
 		server.Op("GET /api/v1/production-runs/{id}/check", server.Read, server.Handle(h.check), checkDoc),
 		server.Op("POST /api/v1/printer-states", server.Write, server.Handle(h.sendStates), sendStatesDoc).ForWatchers(),
-		server.Op("POST /api/v1/printer-states/lease", server.Write, server.Handle(h.lease), leaseDoc).ForWatchers(),
+		server.Op("POST /api/v1/printer-states/lease", server.Write, server.Handle(h.lease), leaseDoc).ForWatchers().
+			Silent(),
 		server.Op("GET /api/v1/printer-states", server.Read,
 			server.HandleList[PrinterState](h.db, StateFilter.list), listStatesDoc),
 		server.Op("GET /api/v1/printer-states/changes", server.Read,

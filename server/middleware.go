@@ -153,15 +153,20 @@ func (s *Server) logged(next http.Handler) http.Handler {
 		info.statusWriter.ResponseWriter = w
 		next.ServeHTTP(&info.statusWriter, r)
 		elapsed := time.Since(start)
-		if r.Method != http.MethodGet && r.Method != http.MethodHead && info.status < 400 {
-			s.changes.notify(info.caller.Actor.Tenant)
-		}
+		s.tellPages(r.Method, info.status, info)
 		if info.streams {
 			elapsed = 0
 		}
 		s.Metrics.Observe(info.pattern, r.Method, info.status, elapsed)
 		s.log(r, info, info.status, elapsed)
 	})
+}
+
+// tellPages notifies the open pages of the tenant of a change by the request.
+func (s *Server) tellPages(method string, status int, info *requestInfo) {
+	if method != http.MethodGet && method != http.MethodHead && status < 400 && !info.quiet {
+		s.changes.notify(info.caller.Actor.Tenant)
+	}
 }
 
 // recovered answers a panic with a 500. http.ErrAbortHandler, which breaks the connection, is not logged.

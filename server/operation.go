@@ -219,6 +219,7 @@ func (o *operation) asJSON(w http.ResponseWriter, r *http.Request, e *Error) {
 // headers to c.problems. The error is an error of reading the body.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, err error) {
 	info := infoOf(r)
+	info.quiet = o.route.Quiet
 	c = call{patch: o.route.IsPartial(), address: info.address, limits: o.s.limits(info.caller), known: o.current}
 	if info.called { // a page changes a part of what it has shown
 		c.known = cmp.Or(o.current, o.whole)

@@ -24,6 +24,7 @@ type requestInfo struct {
 	called  bool  // set by Server.Call and Forward: the caller is known, and the request counts in no limit
 	counted bool  // whether the request of a page has counted in a limit
 	kept    int   // the bytes of the memory for bodies that the request has; see keep
+	quiet   bool  // whether the operation changes nothing that pages show
 	streams bool  // set by StreamChanges: metrics ignore the duration of the request
 }
 

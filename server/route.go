@@ -39,6 +39,7 @@ type Route struct {
 	UsersOnly  bool // rejects API keys with a 403; by default, operators' and viewers' keys have their access level
 	KeysOnly   bool // requires an API key of any role, also of a printer; users get a 403
 	Watchers   bool // also accepts API keys of watchers
+	Quiet      bool // changes nothing that pages show
 	SettingUp  bool // accepts users who must set up a second factor first
 	Lock       Lock // on the GET route of a resource with an ETag, the lock of the resource; otherwise nil
 }
@@ -59,6 +60,12 @@ func (r Route) ForUsers() Route {
 // ForKeys returns a copy of the route that requires an API key. The route accepts keys of printers.
 func (r Route) ForKeys() Route {
 	r.KeysOnly = true
+	return r
+}
+
+// Silent returns a copy of the route whose requests change nothing that pages show, so that no page is read again.
+func (r Route) Silent() Route {
+	r.Quiet = true
 	return r
 }
 

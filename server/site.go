@@ -96,6 +96,9 @@ func (s *Server) Call(r *http.Request, caller Caller, method, target string, hea
 		content = bytes.NewReader(body)
 	}
 	info := s.call(w, r, caller, method, target, header, content, int64(len(body)))
+	if caller.Watcher { // of the service itself: no request of a client follows
+		s.tellPages(method, w.status, info)
+	}
 	return &Answer{w.status, w.header, w.body.Bytes(), info.err}
 }
 

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"spoolwright/db"
+	"spoolwright/server"
 	"spoolwright/tests/testkit"
 )
 
@@ -57,6 +60,23 @@ func TestStream(t *testing.T) {
 	spool := c.NewSpool(t, 500, nil)
 	if until(stream, "data:\n\n") == "" {
 		t.Fatal("the stream does not tell of a change")
+	}
+	// The watcher in the service sends states without a request. A lease changes nothing that a page shows.
+	printer := c.Post(t, "/api/v1/printers", j{"name": "MK4"}).Want(201).ID()
+	watcher, watched := tenant.Key(t, "watcher"), openStream(t, b)
+	if until(watched, ":\n\n") == "" {
+		t.Fatal("the stream does not begin")
+	}
+	watcher.Post(t, "/api/v1/printer-states/lease", j{"watcher": "w", "printer_ids": []string{printer}}).Want(200)
+	watched.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	testkit.Equal(t, until(watched, "data:"), "", "a lease is a change")
+	watched.SetReadDeadline(time.Now().Add(testkit.WaitTimeout))
+	who := server.Caller{Actor: db.Actor{Tenant: c.Actor.Tenant}, Level: server.Write, Watcher: true}
+	sent := api.Server.Call(httptest.NewRequest("POST", "/", nil), who, "POST", "/api/v1/printer-states", nil, []byte(
+		`{"states":[{"printer_id":"`+printer+`","sequence":1,"state":"idle"}]}`))
+	testkit.Equal(t, sent.Status, 200, "the states: %s", sent.Body)
+	if until(watched, "data:\n\n") == "" {
+		t.Fatal("the stream does not tell of a state")
 	}
 	if b.get(t, "/spools/"+spool).want(t, 200); newBrowser(t, api.URL).get(t, "/changes").status != 303 {
 		t.Error("a stream without a session")
