@@ -128,11 +128,11 @@ func saveConnection(v *visit) error {
 func testConnection(v *visit) error {
 	f, test := v.sent(), &watchTest{}
 	ok, err := v.send(f, http.MethodPost, "/api/v1/printers/{id}/connection/test", nil, test)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !ok:
-		return v.connectionPage(422, f, nil)
+	}
+	if !ok {
+		return v.connectionPage(422, nil, &watchTest{Text: f.Problem})
 	}
 	return v.connectionPage(200, nil, test)
 }
@@ -148,7 +148,9 @@ func trustCertificate(v *visit) error {
 	ok, err := v.send(f, http.MethodPut, "/api/v1/printers/{id}/connection", map[string]any{"kind": now.Kind,
 		"address": now.Address, "serial": now.Serial, "fingerprint": f.Values.Get("fingerprint")}, nil)
 	v.tell(&notice{Text: "The certificate is trusted from now on."})
-	return v.then(ok, err, v.here("/printers")+"/connection", func() error { return v.connectionPage(422, f, nil) })
+	return v.then(ok, err, v.here("/printers")+"/connection", func() error {
+		return v.connectionPage(422, nil, &watchTest{Text: f.Problem})
+	})
 }
 
 func removeConnection(v *visit) error {

@@ -2,7 +2,6 @@ package printers
 
 import (
 	"context"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -61,25 +60,28 @@ type Connection struct {
 	UpdatedAt   value.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-var (
-	hostForm        = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
-	fingerprintForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
-)
+var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// isOdd reports whether addresses do not have the character.
+func isOdd(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`<>"\^{|}`, r) }
 
 // Check reports fields that do not fit the kind.
 func (c *Connection) Check(problems *server.Problems) {
 	address, bambu := c.Address.Or(""), c.Kind.Or("") == "bambu"
-	if scheme, _, ok := strings.Cut(address, "://"); ok && !bambu && (scheme == "http" || scheme == "https") {
-		if u, err := url.Parse(address); err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == "" {
-			address = u.Host
-		}
-	}
+	at := watch.Connection{Kind: string(c.Kind.Or("")), Address: address, Serial: "00000000"}
+	scheme, _, named := strings.Cut(address, "://")
+	wrong := watch.Check(at) != nil || named && scheme != "http" && scheme != "https" ||
+		strings.ContainsFunc(address, isOdd)
 	switch {
-	case c.Address.IsNull() || c.Kind.IsNull():
-	case !hostForm.MatchString(address) && bambu:
+	case c.Address.IsNull() || c.Kind.IsNull() || !wrong:
+	case bambu:
 		problems.Add("address", "must be a host name or an IP address, such as 192.168.1.20")
-	case !hostForm.MatchString(address):
+	default:
 		problems.Add("address", "must be an address such as http://192.168.1.20:7125, without a user or a query")
+	}
+	at.Address, at.Serial = "printer", c.Serial.Or("")
+	if bambu && at.Serial != "" && watch.Check(at) != nil {
+		problems.Add("serial", "must have 8 to 40 letters and digits")
 	}
 	if bambu && c.Serial.IsNull() {
 		problems.Add("serial", "is required for a bambu")

@@ -63,10 +63,15 @@ func TestConnection(t *testing.T) {
 		{"address", j{"kind": "moonraker", "address": "http://user:pass@10.0.0.7"}},
 		{"address", j{"kind": "moonraker", "address": "http://10.0.0.7/?key=x"}},
 		{"address", j{"kind": "moonraker", "address": "ftp://10.0.0.7"}},
-		{"address", j{"kind": "bambu", "address": "https://10.0.0.7", "serial": "x"}},
+		{"address", j{"kind": "bambu", "address": "https://10.0.0.7", "serial": "01P00A123"}},
+		{"address", j{"kind": "octoprint", "address": "http://10.0.0.1/a://b"}},
+		{"address", j{"kind": "octoprint", "address": "http://10.0.0.1/@b"}},
+		{"address", j{"kind": "moonraker", "address": "http://10.0.0.1/ b"}},
+		{"address", j{"kind": "bambu", "address": "10.0.0.1/b", "serial": "01P00A123"}},
+		{"serial", j{"kind": "bambu", "address": "10.0.0.7", "serial": "../+/#"}},
 		{"serial", j{"kind": "bambu", "address": "10.0.0.7"}},
 		{"serial", j{"kind": "prusalink", "address": "10.0.0.7", "serial": "x"}},
-		{"fingerprint", j{"kind": "bambu", "address": "10.0.0.7", "serial": "x", "fingerprint": "0F"}},
+		{"fingerprint", j{"kind": "bambu", "address": "10.0.0.7", "serial": "01P00A123", "fingerprint": "0F"}},
 		{"fingerprint", j{"kind": "octoprint", "address": "10.0.0.7", "fingerprint": print}},
 	} {
 		put(x.body).Fields(x.field)
