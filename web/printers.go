@@ -101,9 +101,7 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 		var states found[printerState]
 		err := v.fetch(get("/api/v1/printer-states?limit=100&ids="+strings.Join(ids, ","), &states))
 		for i := range states.Items {
-			if at := slices.Index(ids, states.Items[i].ID); states.Items[i].Sequence > 0 {
-				(*printers)[at].Watched = &states.Items[i]
-			}
+			(*printers)[slices.Index(ids, states.Items[i].ID)].watch(&states.Items[i])
 		}
 		value.Sort(*printers, func(a, b printer) int { return cmp.Compare(b.needs(), a.needs()) })
 		return err
@@ -111,7 +109,7 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 	row: func(v *visit, r *rows, p *printer) {
 		w, run := p.Watched, p.Now()
 		r.add(`<tr><td>`)
-		r.picture(p.ring(v))
+		r.picture(p.Ring(view{visit: v}))
 		r.add(`</td><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
 		if state := p.State(); state != "" {
 			r.add(` <span class="tag">`)
@@ -172,15 +170,21 @@ type printerState struct {
 		RunID string `json:"run_id"`
 		Title string
 	}
-	Needs      bool       `json:"needs_person"`
-	ChangedAt  *time.Time `json:"changed_at"`
-	ReceivedAt *time.Time `json:"received_at"`
-	Job        *struct {
-		ID, File, Outcome string
-		Progress          num
-		Left              num `json:"seconds_left"`
-	}
+	Needs      bool        `json:"needs_person"`
+	ChangedAt  *time.Time  `json:"changed_at"`
+	ReceivedAt *time.Time  `json:"received_at"`
+	Job, Asked *printerJob // what it prints, and what the question is about
 }
+
+// printerJob is a job of a watched printer.
+type printerJob struct {
+	ID, File, Outcome string
+	Progress          num
+	Left              num `json:"seconds_left"`
+}
+
+// Asks returns the job of the open question.
+func (s *printerState) Asks() *printerJob { return cmp.Or(s.Asked, s.Job) }
 
 // Words returns the state in words.
 func (s *printerState) Words() string {
@@ -215,9 +219,9 @@ func (s *printerState) Percent() int {
 	return percent(s.Job.Progress, "1")
 }
 
-// Ring returns the ring of the progress, without a picture.
-func (s *printerState) Ring() template.HTML {
-	return ring(s.Percent(), s.Mark(), " % by the printer", "")
+// Ring returns the picture of what the printer prints, in the ring of its progress.
+func (s *printerState) Ring(picture template.HTML) template.HTML {
+	return ring(s.Percent(), s.Mark(), " % by the printer", picture)
 }
 
 // End returns when the job that runs ends, as the printer expects it, or nil.
@@ -228,6 +232,13 @@ func (s *printerState) End() *time.Time {
 	return new(s.ReceivedAt.Add(time.Duration(float(s.Job.Left) * float64(time.Second))))
 }
 
+// watch sets the state of the printer, if anybody has watched it.
+func (p *printer) watch(s *printerState) {
+	if s.Sequence > 0 {
+		p.Watched = s
+	}
+}
+
 // needs returns 1 for a printer that needs a person, and otherwise 0.
 func (p printer) needs() int {
 	if p.Watched != nil && p.Watched.Needs {
@@ -236,20 +247,20 @@ func (p printer) needs() int {
 	return 0
 }
 
-// ring returns the picture of what the printer prints, in the ring of its progress.
-func (p printer) ring(v *visit) template.HTML {
-	percent, state, by, picture := p.Watched.Percent(), "", " % by the printer", template.HTML("")
-	if p.Watched != nil {
-		state = p.Watched.Mark()
+// Ring returns the picture of what the printer prints, in the ring of its progress: by the printer, or else by the
+// estimate.
+func (p printer) Ring(v view) template.HTML {
+	now := p.Now()
+	switch {
+	case now == nil && p.Watched == nil:
+		return ring(-1, "", "", "")
+	case now == nil:
+		return p.Watched.Ring("")
+	case p.Watched != nil:
+		return p.Watched.Ring(now.Thumb())
 	}
-	if now := p.Now(); now != nil {
-		picture = now.Thumb()
-		if p.Watched == nil {
-			clock := run{Status: now.Status, StartedAt: now.Start, Hours: now.Hours}
-			percent, state, by = clock.Progress(v.Now()), now.Status, clock.by()
-		}
-	}
-	return ring(percent, state, by, picture)
+	clock := run{Status: now.Status, StartedAt: now.Start, Hours: now.Hours}
+	return ring(clock.Progress(v.Now()), now.Status, clock.by(), now.Thumb())
 }
 
 // Left returns how much of the print is done, and when it ends: by the printer, or else by the estimate.
@@ -348,6 +359,9 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 		return err
 	}
 	p.Printer.Runs = p.Queue.of(p.Printer.ID)
+	for i := range p.States.Items {
+		p.Printer.watch(&p.States.Items[i])
+	}
 	return v.show(status, "printer", p.Printer.Name, p)
 }
 

@@ -107,25 +107,37 @@ func TestWatchedPrinterPage(t *testing.T) {
 	b := signIn(t, c)
 	id := c.Post(t, "/api/v1/printers", j{"name": "MK4"}).Want(201).ID()
 	at := "/printers/" + id
-	b.get(t, at).hides(t, "Which run is this print?")
+	b.get(t, at).hides(t, "Which run is")
 	run := c.Post(t, "/api/v1/production-runs", j{"printer_id": id, "notes": "hook.gcode"}).Want(201).ID()
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 1, "state": "printing",
 		"message": "Layer <3>", "job": j{"id": "1", "file": "hook.gcode", "adopted": true}}}}).Want(200)
-	b.get(t, at).shows(t, "Which run?", "hook.gcode", "Layer <3>", "Which run is this print?", "What happened Printing")
-	today := b.get(t, "/").shows(t, "MK4 Which run? · hook.gcode", "Layer <3> hook.gcode A new run None: a test").
+	b.get(t, at).shows(t, "Which run?", "hook.gcode", "Layer <3>", "Which run is hook.gcode?", "What happened Printing")
+	today := b.get(t, "/").shows(t, "MK4 Which run?", "Layer <3> Which run is hook.gcode? hook.gcode A new run None: a test").
 		hides(t, "No run waits for you.", "Free")
 	c.Post(t, "/api/v1/printers", j{"name": "Before"}).Want(201)
 	b.get(t, "/printers").shows(t, "MK4 Which run? Layer <3>", "Before")
 	today.submit(t, at+"/answer", "answer", run).to(t, "/").shows(t, "The print has its answer.")
-	b.get(t, at).hides(t, "Which run is this print?")
+	b.get(t, at).hides(t, "Which run is")
 	today.submit(t, at+"/answer", "answer", run).want(t, 422).shows(t, "No question about this job is open")
 	c.Get(t, "/api/v1/production-runs/"+run).Want(200).Shows(map[string]string{"status": "in_progress"})
 	b.get(t, "/").shows(t, "No run waits for you.")
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 2, "state": "attention",
 		"message": "The filament ran out.", "job": j{"id": "1", "progress": 0.42}}}}).Want(200)
-	b.get(t, "/").shows(t, "MK4 Needs you · hook.gcode", "The filament ran out.")
+	b.get(t, "/").shows(t, "MK4 Needs you", "The filament ran out.")
 	text := b.get(t, "/printers").shows(t, "MK4 Needs you Without a product The filament ran out. 42 %").text
+	b.get(t, "/runs/"+run).hides(t, "42 % by the printer")
+	c.Post(t, "/api/v1/printer-states/lease", j{"watcher": "w", "printer_ids": []string{id}}).Want(200)
+	for _, page := range []string{"/", "/runs", "/runs/" + run, at} {
+		if p := b.get(t, page); !strings.Contains(p.text, "42 % by the printer") {
+			t.Errorf("%s does not show the progress: %s", page, p.words())
+		}
+	}
 	if !strings.Contains(text, "42 % by the printer") || strings.Index(text, "MK4") > strings.Index(text, ">Before<") {
 		t.Errorf("the list is %s", text)
 	}
+	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 3, "state": "attention",
+		"job": j{"id": "1", "outcome": "failed", "reason": "Power loss", "elapsed_seconds": 600}}}}).Want(200)
+	b.get(t, "/").submit(t, "/runs/"+run+"/confirm").to(t, "/runs/"+run+"?open=fail").
+		shows(t, "The printer says that the run has failed: confirm it here.")
+	c.Get(t, "/api/v1/production-runs/"+run).Want(200).Shows(map[string]string{"status": "in_progress"})
 }

@@ -111,10 +111,17 @@ type runDetails struct {
 	costs
 	Notes        string        `json:"notes"`
 	FailureNotes string        `json:"failure_notes"`
+	Source       string        `json:"usage_source"`
 	LikelyEnd    *time.Time    `json:"likely_completed_at"`
 	Items        []runItem     `json:"items"`
 	Materials    []runMaterial `json:"materials"`
 	Warnings     []struct{ Detail string }
+}
+
+// By says where the grams come from that a watched printer's job has filled in, or "".
+func (r runDetails) By() string {
+	return map[string]string{"reports": "as the printer reported", "grams": "by the printer",
+		"length": "by the length that the printer used", "estimate": "by the estimate"}[r.Source]
 }
 
 // runItem is a product that a run prints, with the pieces that were counted when the run was completed.
@@ -293,6 +300,7 @@ func (v *visit) readRun(name string, f *form) (*runPage, error) {
 	}
 	for _, r := range listed.Items { // one, unless the run was removed meanwhile
 		p.Run.run.Items, p.Run.ItemCount, p.Run.Spools, p.Run.Orders = r.Items, r.ItemCount, r.Spools, r.Orders
+		p.Run.Print = r.Print
 	}
 	if err := p.nameSpools(v); err != nil {
 		return nil, err

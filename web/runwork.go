@@ -93,6 +93,10 @@ func confirmRun(v *visit) error {
 		return v.redirect(v.from(v.here("/runs")))
 	}
 	body, known := r.expected()
+	if r.Failure != "" && r.IsOpen() { // the printer says so
+		v.tell(&notice{Text: "The printer says that the run has failed: confirm it here."})
+		return v.redirect("/runs/" + r.ID + "?open=fail")
+	}
 	if !known || !r.IsOpen() {
 		v.tell(&notice{Text: "Enter the missing values, and confirm the run here."})
 		return v.redirect("/runs/" + r.ID + "?open=complete")

@@ -16,7 +16,7 @@ type todayPage struct {
 	Form                     *form
 	Confirm, Ready, Printing found[run]
 	Printers                 found[printerState] // first those that need a person
-	Needs                    []printerState      // those of them
+	Needs                    []*printerState     // those of them
 	Free, Away, Due          []printerState      // free ones, those in maintenance, and those that need maintenance
 	Orders                   found[order]
 	ToPack                   found[order] // those whose pieces are all in stock
@@ -68,6 +68,16 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 		list.add("</li>\n")
 	}
 	return list.html()
+}
+
+// Ring returns the picture of what a printer prints, in the ring of its progress.
+func (p *todayPage) Ring(s *printerState) template.HTML {
+	for _, r := range p.Printing.Items {
+		if r.PrinterID == s.ID {
+			return s.Ring(r.Thumb())
+		}
+	}
+	return s.Ring("")
 }
 
 // Groups returns the groups of printers that the page names, with their names.
@@ -165,9 +175,9 @@ func (v *visit) today(status int, place *form) error {
 		busy[r.PrinterID] = true
 	}
 	value.Sort(p.Printers.Items, func(a, b printerState) int { return cmp.Compare(a.Printer, b.Printer) })
-	for _, one := range p.Printers.Items {
+	for i, one := range p.Printers.Items {
 		if one.Needs {
-			p.Needs = append(p.Needs, one)
+			p.Needs = append(p.Needs, &p.Printers.Items[i])
 		}
 		switch {
 		case one.Status != "available":
