@@ -70,7 +70,7 @@ type FileProduct struct {
 func OfFile(name, sum string) string { return ofFile("p.file_name = "+name, sum) }
 
 // OfPrint is OfFile for the name that a printer has for the file.
-func OfPrint(name, sum string) string { return ofFile("p.file_key = "+FileKey(name), sum) }
+func OfPrint(name, sum string) string { return ofFile("p.file_key = nullif(file_key("+name+"), '')", sum) }
 
 func ofFile(named, sum string) string {
 	return `(
@@ -84,14 +84,6 @@ func ofFile(named, sum string) string {
 						order by p.plate_of is not null, p.created_at desc, p.id desc limit 1)
 				) p order by p.renewed limit 1
 			)`
-}
-
-// FileKey returns a SQL expression for the name of a file without what printers and upload tools change: folders, a
-// time at its start, endings, the number of a plate, and blanks. Products have it in the column file_key.
-func FileKey(name string) string {
-	return `trim(regexp_replace(regexp_replace(regexp_replace(regexp_replace(
-		normalize(lower(` + name + ` collate "und-x-icu") collate "C", NFC), '^(.*[/\\])?([0-9]{7,}_)?', ''),
-		'(\.gcode)?\.(3mf|gcode|bgcode|gco|gc|g)$', ''), '[ _]+\(?plate[ _]*[0-9]+\)?$', ''), '[ _]+', ' ', 'g'))`
 }
 
 // FindFileProduct returns the product of a file, or nil.

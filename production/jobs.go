@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/production/printers"
 	"spoolwright/server"
@@ -36,10 +35,13 @@ func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) e
 		result.Outcome, result.RunID = "duplicate", k.RunID
 		return nil
 	}
-	if missed := k.running(); missed != nil && (n.Job == nil || n.Job.ID != missed.ID) && n.State != "offline" &&
-		n.State != "unknown" {
+	gone := n.State != "offline" && n.State != "unknown"
+	if n.Job != nil {
+		gone = k.Job != nil && n.Job.ID != k.Job.ID
+	}
+	if missed := k.running(); missed != nil && gone {
 		missed.Outcome = new(JobOutcome("unknown"))
-		if err := h.endJob(ctx, id, missed, nil); err != nil {
+		if err := h.endJob(ctx, id, missed); err != nil {
 			return err
 		}
 	}
@@ -91,7 +93,8 @@ func (h handlers) lockState(ctx context.Context, printer value.UUID) (*known, er
 		select s.id, `+knownColumns+` from printer_states s join printers p on p.id = s.id and p.hidden_at is null`+
 		joinJob+` where s.id = $1`, string(printer))
 	err := h.db.Write(ctx,
-		db.SQL(`insert into printer_states (id) select p.id from printers p where p.id = $1 and p.hidden_at is null
+		db.SQL(`insert into printer_states (id)
+			select p.id from printers p where p.id = $1 and p.hidden_at is null for key share
 			on conflict (tenant_id, id) do nothing`, string(printer)),
 		db.SQL(`select s.id from printer_states s join printers p on p.id = s.id and p.hidden_at is null
 			where s.id = $1 for no key update of s`, string(printer)),
@@ -105,18 +108,19 @@ func (h handlers) lockState(ctx context.Context, printer value.UUID) (*known, er
 
 // printerJob is a stored job of a printer.
 type printerJob struct {
-	RunID   *value.UUID `json:"run_id"`
-	Asked   bool        `json:"asked"`
-	Details job         `json:"details"`
-	Outcome *JobOutcome `json:"outcome"`
-	Status  RunStatus   `json:"status"` // of the run
-	Open    bool        `json:"open"`   // whether the run has neither ended nor been removed
+	Ended   *value.Timestamp `json:"ended_at"`
+	RunID   *value.UUID      `json:"run_id"`
+	Asked   bool             `json:"asked"`
+	Details job              `json:"details"`
+	Outcome *JobOutcome      `json:"outcome"`
+	Status  RunStatus        `json:"status"` // of the run
+	Open    bool             `json:"open"`   // whether the run has neither ended nor been removed
 }
 
 // findJob returns a stored job, or nil.
 func (h handlers) findJob(ctx context.Context, printer value.UUID, id string) (*printerJob, error) {
 	read := db.SQL(`
-		select j.run_id, j.asked, j.details::json as details, j.outcome, coalesce(r.status, '') as status,
+		select j.run_id, j.asked, j.details::json as details, j.outcome, j.ended_at, coalesce(r.status, '') as status,
 			coalesce(r.hidden_at is null and r.deducted_at is null
 				and r.status in ('pending', 'in_progress', 'paused'), false) as open
 		from printer_jobs j left join production_runs r on r.id = j.run_id
@@ -137,6 +141,7 @@ func (h handlers) follow(ctx context.Context, k, n *known, s *SentState) (*value
 	case s.Job == nil:
 		return n.RunID, nil
 	}
+	j.ended = s.ObservedAt.Value
 	prints := n.State == "printing" || n.State == "paused" || n.State == "attention"
 	stored, err := h.findJob(ctx, n.ID, j.ID)
 	switch {
@@ -147,7 +152,7 @@ func (h handlers) follow(ctx context.Context, k, n *known, s *SentState) (*value
 	case stored == nil && j.Outcome != nil && (k.Sequence == 0 || *j.Outcome != "completed" && orZero(j.Progress) == 0):
 		// It ended before anybody watched, or has not printed anything.
 		return nil, h.addJob(ctx, n.ID, j, nil, false)
-	case stored == nil:
+	case stored == nil || stored.Asked && stored.Details.File == nil && j.File != nil: // now it has a name
 		run, asked, err := h.match(ctx, n.ID, j)
 		if err != nil {
 			return nil, err
@@ -155,21 +160,31 @@ func (h handlers) follow(ctx context.Context, k, n *known, s *SentState) (*value
 		if err := h.addJob(ctx, n.ID, j, run, asked); err != nil {
 			return nil, err
 		}
-		stored = &printerJob{RunID: run, Asked: asked, Status: pending, Open: run != nil}
+		if stored, err = h.findJob(ctx, n.ID, j.ID); err != nil {
+			return nil, err
+		}
 		if run != nil {
-			if stored, err = h.findJob(ctx, n.ID, j.ID); err != nil {
-				return nil, err
-			}
 			stored.Outcome = nil
+		}
+	case stored.Outcome != nil && *stored.Outcome == "unknown" && !j.lost(): // it was only out of sight
+		stored.Outcome = nil
+		if err := h.reopenJob(ctx, n.ID, j.ID); err != nil {
+			return nil, err
 		}
 	}
 	if err := h.moveRun(ctx, n.ID, stored, j, n.State, k.State); err != nil {
 		return nil, err
 	}
 	if j.Outcome != nil && stored.Outcome == nil {
-		err = h.endJob(ctx, n.ID, j, s.ObservedAt.Value)
+		err = h.endJob(ctx, n.ID, j)
 	}
 	return stored.RunID, err
+}
+
+// reopenJob forgets the outcome of a job.
+func (h handlers) reopenJob(ctx context.Context, printer value.UUID, id string) error {
+	return h.db.Write(ctx, db.SQL(`update printer_jobs set outcome = null where printer_id = $1 and job = $2`,
+		string(printer), id))
 }
 
 // moveRun starts, pauses or continues the run of a stored job, as the printer does with the job. A run that cannot
@@ -182,9 +197,9 @@ func (h handlers) moveRun(ctx context.Context, printer value.UUID, stored *print
 	run := string(*stored.RunID)
 	switch {
 	case stored.Status == pending, stored.Status == paused && now == "printing" && before != now:
-		set := db.SQL(`update production_runs set started_at = least(greatest($2::timestamptz,
-				now() - interval '60 days'), now()), updated_at = now() where id = $1 and started_at is null`, run, j.started())
-		if err := h.db.Write(ctx, lockRun(run), set); err != nil {
+		var fresh bool
+		noStart := db.SQL(`select started_at is null from production_runs where id = $1`, run).Into(&fresh)
+		if err := h.db.Write(ctx, lockRun(run), noStart); err != nil {
 			return err
 		}
 		_, err := h.startRun(ctx, run)
@@ -198,6 +213,12 @@ func (h handlers) moveRun(ctx context.Context, printer value.UUID, stored *print
 			return err
 		}
 		stored.Status = inProgress
+		if fresh {
+			if err := h.db.Write(ctx, db.SQL(`update production_runs set started_at = least(greatest($2::timestamptz,
+					now() - interval '60 days'), now()), updated_at = now() where id = $1`, run, j.started())); err != nil {
+				return err
+			}
+		}
 	}
 	if stored.Status == inProgress && now == "paused" {
 		return h.db.Write(ctx, h.updateOf(run, Run{Status: value.Some(paused)}).statements...)
@@ -216,19 +237,23 @@ func (j *job) started() any {
 	return time.Now()
 }
 
-// addJob stores a job that the printer has begun or ended.
+// addJob stores a job that the printer has begun or ended, or a job without a name that has one now.
 func (h handlers) addJob(ctx context.Context, printer value.UUID, j *job, run *value.UUID, asked bool) error {
 	details, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
-	var outcome any // of a job without a run; endJob ends the others
+	var outcome, ended any // of a job without a run; endJob ends the others
 	if j.Outcome != nil && run == nil {
-		outcome = string(*j.Outcome)
+		outcome, ended = string(*j.Outcome), j.endedAt()
 	}
 	return h.db.Write(ctx, db.SQL(`
-		insert into printer_jobs (printer_id, job, run_id, asked, details, outcome)
-		values ($1, $2, $3::uuid, $4, $5, $6)`, string(printer), j.ID, idArg(run), asked, string(details), outcome))
+		insert into printer_jobs as o (printer_id, job, run_id, asked, details, outcome, file_key, plate, ended_at)
+		values ($1, $2, $3::uuid, $4, $5, $6, file_key($7), $8, $9)
+		on conflict (tenant_id, printer_id, job) do update set run_id = excluded.run_id, asked = excluded.asked,
+			details = excluded.details, outcome = excluded.outcome, file_key = excluded.file_key, plate = excluded.plate,
+			ended_at = excluded.ended_at
+		where o.asked`, string(printer), j.ID, idArg(run), asked, string(details), outcome, j.File, j.plate(), ended))
 }
 
 // plateOfName finds the number of the plate that slicers and printers write into the names of files.
@@ -260,10 +285,10 @@ type candidate struct {
 // candidatesOf returns a SQL expression: the unfinished runs on a printer without another job, which a job of the file
 // may be. Runs without a product have the name of the file as their notes.
 func candidatesOf(printer, file, sha256, plate string) string {
-	key := catalog.FileKey(file)
+	key := "file_key(" + file + ")"
 	return `(
 		select r.id, r.status = 'pending' as pending, r.queue_position, r.created_at,
-			coalesce(f.named, false) or coalesce(nullif(` + catalog.FileKey("r.notes") + `, '') = ` + key + `, false) as named,
+			coalesce(f.named, false) or coalesce(nullif(file_key(r.notes), '') = ` + key + `, false) as named,
 			coalesce(f.sure, true) as sure, coalesce(f.prints, '') as prints,
 			coalesce((select string_agg(i.quantity || ' × ' || p.name, ', ' order by i.created_at, i.id)
 				from (select * from run_items i where i.run_id = r.id order by i.created_at, i.id limit 2) i
@@ -278,12 +303,20 @@ func candidatesOf(printer, file, sha256, plate string) string {
 				and (p.plate is null or ` + plate + ` is null or p.plate = ` + plate + `)
 			having count(*) > 0
 		) f on true
-		where r.printer_id = ` + printer + ` and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
-			and r.deducted_at is null and not exists (select from printer_jobs j where j.run_id = r.id))`
+		where ` + openRun(printer) + `)`
 }
 
+// openRun is a SQL condition: the run r has not ended, and is on a printer without another job.
+func openRun(printer string) string {
+	return `r.printer_id = ` + printer + ` and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
+			and r.deducted_at is null and not exists (select from printer_jobs j where j.run_id = r.id)`
+}
+
+// shortName matches the names of long files on old file systems, such as BIGDRA~1.GCO.
+var shortName = regexp.MustCompile(`~[0-9]+(\.[^.]*)?$`)
+
 // match returns the run of a new job: a run on the printer that has no job yet, or a new one. If a person must say
-// which run it is, asked is true and the run is nil.
+// which run it is, asked is true and the run is nil. The run is locked.
 func (h handlers) match(ctx context.Context, printer value.UUID, j *job) (run *value.UUID, asked bool, err error) {
 	read := db.SQL(`select id, pending, named, sure, prints from `+candidatesOf("$1", "$2::text", "$3", "$4::int")+` c
 		order by pending, queue_position, created_at, id limit 500`, string(printer), j.File, j.SHA256, j.plate())
@@ -295,20 +328,41 @@ func (h handlers) match(ctx context.Context, printer value.UUID, j *job) (run *v
 		return nil, false, err
 	}
 	started := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.Pending })
+	short := j.File != nil && shortName.MatchString(*j.File) && len(all) > 0
 	waiting := slices.DeleteFunc(all, func(c candidate) bool { return !c.Pending || !c.Named })
 	mixed := slices.ContainsFunc(waiting, func(c candidate) bool { return c.Prints != waiting[0].Prints })
+	var found value.UUID
 	switch {
 	case len(started) == 1 && started[0].Named && started[0].Sure:
-		return &started[0].ID, false, nil
-	case len(started) > 0:
+		found = started[0].ID
+	case len(started) == 0 && len(waiting) > 0 && waiting[0].Sure && j.Certain && !j.Adopted && !mixed:
+		found = waiting[0].ID
+	case len(started) > 0 || len(waiting) > 0 || short || j.File == nil:
 		return nil, true, nil
-	case len(waiting) > 0 && waiting[0].Sure && j.Certain && !j.Adopted && !mixed:
-		return &waiting[0].ID, false, nil
-	case len(waiting) > 0:
-		return nil, true, nil
+	default:
+		return h.matchNone(ctx, printer, j)
 	}
-	run, err = h.newRun(ctx, printer, j)
-	return run, false, err
+	// Somebody may have removed, moved or ended the run meanwhile.
+	locked := db.SQL(`select r.id from production_runs r where r.id = $2 and `+openRun("$1")+` for no key update of r`,
+		string(printer), string(found))
+	if err := h.db.Write(ctx, locked); err != nil {
+		return nil, false, err
+	}
+	if locked.Rows() == 0 {
+		return h.match(ctx, printer, j)
+	}
+	return &found, false, nil
+}
+
+// matchNone creates a run of a job that was not planned. If the printer is busy with another run, a person is asked.
+func (h handlers) matchNone(ctx context.Context, printer value.UUID, j *job) (run *value.UUID, asked bool, err error) {
+	err = h.db.Write(ctx,
+		db.SQL(`select pg_advisory_xact_lock(hashtextextended('start on ' || $1::uuid, 0))::text`, string(printer)),
+		db.SQL(`select printer_is_busy($1, $1, 'pending')`, string(printer)).Into(&asked))
+	if err == nil && !asked {
+		run, err = h.newRun(ctx, printer, j)
+	}
+	return run, asked, err
 }
 
 // newRun creates a pending run of a job that was not planned: of the product that was made from the file, if there is
@@ -327,7 +381,18 @@ func (h handlers) newRun(ctx context.Context, printer value.UUID, j *job) (*valu
 	}
 	var spools []string
 	var plates bool
-	err := h.db.Write(ctx,
+	// What a person has said about an earlier print of the file.
+	earlier := db.SQL(`
+		select i.product_id, i.quantity from (
+			select o.run_id from printer_jobs o join production_runs r on r.id = o.run_id and r.hidden_at is null
+			where o.file_key = file_key($1) and o.file_key <> '' and o.plate is not distinct from $2::int
+				and o.run_id is not null and exists (select from run_items i where i.run_id = o.run_id)
+			order by o.created_at desc limit 1
+		) o
+		join run_items i on i.run_id = o.run_id
+		join products p on p.id = i.product_id and p.hidden_at is null
+		order by i.created_at, i.id limit 100`, j.File, j.plate())
+	err := h.db.Write(ctx, earlier,
 		db.SQL(`select array(select spool_id::text from printer_slots where printer_id = $1 limit 2)`, string(printer)).
 			Into(&spools),
 		db.SQL(`select exists (select from products where plate_of = $1::uuid and hidden_at is null)`,
@@ -337,6 +402,18 @@ func (h handlers) newRun(ctx context.Context, printer value.UUID, j *job) (*valu
 	}
 	if plates { // the job prints one plate, and nobody knows which
 		in.Items = nil
+	}
+	var printed []struct {
+		ProductID value.UUID `json:"product_id"`
+		Quantity  int64      `json:"quantity"`
+	}
+	if err := json.Unmarshal(earlier.Array(), &printed); err != nil {
+		return nil, err
+	}
+	if len(in.Items) == 0 {
+		for _, p := range printed {
+			in.Items = append(in.Items, RunItem{ProductID: value.Some(p.ProductID), Quantity: value.Some(p.Quantity)})
+		}
 	}
 	if len(spools) == 1 {
 		in.Materials = []RunMaterial{{SpoolID: value.Some(value.UUID(spools[0]))}}
@@ -368,14 +445,15 @@ type jobMaterial struct {
 }
 
 // endJob ends a job, once: its run gets hours and grams, and ends too, unless a person must confirm it.
-func (h handlers) endJob(ctx context.Context, printer value.UUID, j *job, observed *value.Timestamp) error {
+func (h handlers) endJob(ctx context.Context, printer value.UUID, j *job) error {
 	details, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
 	ended := db.SQL(`
-		update printer_jobs j set outcome = $3, details = $4 where j.printer_id = $1 and j.job = $2 and j.outcome is null
-		returning j.run_id`, string(printer), j.ID, string(*j.Outcome), string(details))
+		update printer_jobs j set outcome = $3, details = $4, ended_at = $5
+		where j.printer_id = $1 and j.job = $2 and j.outcome is null
+		returning j.run_id`, string(printer), j.ID, string(*j.Outcome), string(details), j.endedAt())
 	const loaded = `(select l.slot from printer_slots l where l.printer_id = j.printer_id and l.spool_id = m.spool_id)`
 	read := db.SQL(`
 		select j.run_id, coalesce(r.hidden_at is null and r.deducted_at is null
@@ -399,21 +477,29 @@ func (h handlers) endJob(ctx context.Context, printer value.UUID, j *job, observ
 	if err := json.Unmarshal(read.Object(), &e); err != nil || !e.Open {
 		return err
 	}
-	return h.endRun(ctx, string(*e.RunID), &e, j, observed)
+	return h.endRun(ctx, string(*e.RunID), &e, j)
 }
 
+// maxElapsed is the longest plausible print, in seconds: 30 days.
+const maxElapsed = 30 * 24 * 3600 * value.DecimalOne
+
 // endRun fills in the end of a run by its job, and ends the run unless a person must confirm it.
-func (h handlers) endRun(ctx context.Context, run string, e *endingJob, j *job, observed *value.Timestamp) error {
+func (h handlers) endRun(ctx context.Context, run string, e *endingJob, j *job) error {
 	outcome := *j.Outcome
-	rows, source := e.use(j)
+	rows, source, strange := e.use(j)
 	var reason, notes, at, hours any
+	unused := outcome == "cancelled" && j.Progress != nil && *j.Progress == 0
 	if outcome == "failed" {
 		reason, notes = string(j.failure()), j.Reason
 	}
-	if observed != nil && outcome != "unknown" {
-		at = observed.Time
+	if outcome != "unknown" {
+		at = j.endedAt()
 	}
-	if j.Elapsed != nil && *j.Elapsed >= 60*value.DecimalOne && outcome != "unknown" {
+	switch {
+	case j.Elapsed == nil || *j.Elapsed < 60*value.DecimalOne || outcome == "unknown":
+	case *j.Elapsed > maxElapsed:
+		strange = true
+	default:
 		hours = j.Elapsed.String()
 	}
 	var doubt bool
@@ -443,11 +529,19 @@ func (h handlers) endRun(ctx context.Context, run string, e *endingJob, j *job, 
 					case when $5::timestamptz is not null then greatest(least($5, now()), r.started_at) end),
 				actual_print_time_hours = coalesce(r.actual_print_time_hours, round($6::numeric / 3600, 6))
 			where r.id = $1`, run, source, reason, notes, at, hours),
+		// Grams that are unknown for a material, far from the estimate, or, without one, more than there was.
 		db.SQL(`
-			select coalesce(sum(coalesce(m.actual_weight_grams, material_reported(m.run_id, m.spool_id, m.id)))
-				> 2 * (select nullif(r.estimated_total_filament_grams, 0) from production_runs r where r.id = $1), false)
-			from run_materials m where m.run_id = $1`, run).Into(&doubt))
-	if err != nil || doubt || e.Confirm || outcome == "failed" || outcome == "unknown" {
+			select coalesce(bool_or(m.grams is null) or sum(m.grams) > coalesce(2 * min(e.grams), sum(m.stock))
+				or $3 and 2 * sum(m.grams) < min(e.grams), not $2)
+			from (
+				select coalesce(m.actual_weight_grams, u.grams) as grams, s.remaining_weight_grams + coalesce(u.grams, 0) as stock
+				from run_materials m join spools s on s.id = m.spool_id
+				cross join lateral (select material_reported(m.run_id, m.spool_id, m.id) as grams) u
+				where m.run_id = $1
+			) m
+			cross join (select nullif(estimated_total_filament_grams, 0) as grams from production_runs where id = $1) e`,
+			run, unused, outcome == "completed").Into(&doubt))
+	if err != nil || doubt || strange || e.Confirm || outcome == "failed" || outcome == "unknown" {
 		return err
 	}
 	end := ending{status: completed, kind: "run", closed: errNotOpen}
@@ -459,6 +553,14 @@ func (h handlers) endRun(ctx context.Context, run string, e *endingJob, j *job, 
 		return nil // a person adds what is missing
 	}
 	return err
+}
+
+// endedAt returns when the watcher saw the end of the job, or nil.
+func (j *job) endedAt() any {
+	if j.ended == nil {
+		return nil
+	}
+	return j.ended.Time
 }
 
 // failure returns the reason of a failed job, as far as the printer's words have it.
@@ -495,8 +597,10 @@ func (u use) slot() int64 {
 
 // use returns the use of the materials without given or reported grams, as rows with the keys material, grams,
 // millimetres and part, and where it comes from: what the job has used, if each part of it came from the slot of one
-// material, and else the part of the estimate that was printed. A run without materials gets the spools that were used.
-func (e *endingJob) use(j *job) (rows []map[string]any, source any) {
+// material and each material got one, and else the part of the estimate that was printed. A run without materials gets
+// the spools that were used. strange reports filament from a slot with another spool than the planned one, or that
+// printers have reported for only some of the materials.
+func (e *endingJob) use(j *job) (rows []map[string]any, source any, strange bool) {
 	materials := e.Materials
 	if len(materials) == 0 {
 		for _, l := range e.Loaded {
@@ -507,14 +611,19 @@ func (e *endingJob) use(j *job) (rows []map[string]any, source any) {
 		}
 	}
 	grams, millimetres := map[value.UUID]value.Decimal{}, map[value.UUID]value.Decimal{}
-	mapped, byGrams := len(j.Used) > 0, false
+	mapped, byGrams, found := len(j.Used) > 0, false, map[int]bool{}
 	for i, u := range j.Used {
 		n := slices.IndexFunc(materials, func(m jobMaterial) bool { return m.Slot > 0 && m.Slot == u.slot() })
+		if n < 0 && slices.ContainsFunc(e.Loaded, func(l jobMaterial) bool { return l.Slot == u.slot() }) &&
+			(u.Slot != nil || len(materials) == 1 && materials[0].Slot == 0) {
+			strange = true
+		}
 		if len(materials) == 1 {
 			n = 0
 		} else if n < 0 && len(materials) == len(j.Used) {
 			n = i
 		}
+		found[n] = true
 		switch {
 		case n < 0 || u.Grams == nil && u.Millimetres == nil:
 			mapped = false
@@ -526,11 +635,16 @@ func (e *endingJob) use(j *job) (rows []map[string]any, source any) {
 		}
 	}
 	mapped = mapped && (len(grams) == 0 || len(millimetres) == 0)
-	part := value.Decimal(value.DecimalOne)
-	if *j.Outcome != "completed" {
-		part = orZero(j.Progress)
+	reported := slices.ContainsFunc(materials, func(m jobMaterial) bool { return m.Reported })
+	for i, m := range materials {
+		if !found[i] && !m.Given && !m.Reported {
+			mapped, strange = false, strange || reported
+		}
 	}
-	known := *j.Outcome != "unknown"
+	part, known := value.Decimal(value.DecimalOne), *j.Outcome == "completed"
+	if !known && !j.lost() && j.Progress != nil {
+		part, known = *j.Progress, true
+	}
 	for _, m := range materials {
 		row := map[string]any{"material": m.ID, "spool": m.ID}
 		switch {
@@ -545,6 +659,8 @@ func (e *endingJob) use(j *job) (rows []map[string]any, source any) {
 			row["grams"], source = grams[m.ID], "grams"
 		case mapped:
 			row["millimetres"], source = millimetres[m.ID], "length"
+		case known && part == 0:
+			row["grams"], source = 0, "estimate"
 		case m.Estimate && known:
 			row["part"], source = part, "estimate"
 		default:
@@ -552,7 +668,7 @@ func (e *endingJob) use(j *job) (rows []map[string]any, source any) {
 		}
 		rows = append(rows, row)
 	}
-	return rows, source
+	return rows, source, strange
 }
 
 // added returns the rows of a run without materials, which become its materials, and gives them ids of their own.
@@ -629,7 +745,7 @@ func (h handlers) answer(ctx context.Context, r *server.Request[AnswerRequest]) 
 		} else {
 			state = "idle"
 		}
-		j.Outcome = stored.Outcome
+		j.Outcome, j.ended = stored.Outcome, stored.Ended
 		switch *r.In.Answer.Value {
 		case "none":
 			run = nil
@@ -641,7 +757,7 @@ func (h handlers) answer(ctx context.Context, r *server.Request[AnswerRequest]) 
 			run = r.In.RunID.Value
 		}
 		attached := db.SQL(`
-			update printer_jobs j set asked = false, run_id = $3::uuid, outcome = case when $3::uuid is null then j.outcome end
+			update printer_jobs j set asked = false, run_id = $3::uuid
 			where j.printer_id = $1 and j.job = $2 and ($3::uuid is null or exists (
 				select from production_runs r where r.id = $3::uuid and r.printer_id = $1 and r.hidden_at is null
 					and r.deducted_at is null and r.status in ('pending', 'in_progress', 'paused')
@@ -660,16 +776,20 @@ func (h handlers) answer(ctx context.Context, r *server.Request[AnswerRequest]) 
 		if stored, err = h.findJob(ctx, printer, j.ID); err != nil {
 			return err
 		}
+		stored.Outcome = nil
 		if err := h.moveRun(ctx, printer, stored, j, state, ""); err != nil {
 			return err
 		}
 		if stored.Asked {
 			return errBusy.With("The printer")
 		}
-		if j.Outcome != nil {
-			return h.endJob(ctx, printer, j, nil)
+		if j.Outcome == nil {
+			return nil
 		}
-		return nil
+		if err := h.reopenJob(ctx, printer, j.ID); err != nil { // the run is the job's only now
+			return err
+		}
+		return h.endJob(ctx, printer, j)
 	})
 	if err != nil {
 		return nil, err

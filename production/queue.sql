@@ -173,10 +173,11 @@ $$;
 
 -- Reports whether the printer prints another run, so that the run, which has the status run_status, cannot start on
 -- it. This is the only place with the rule. A paused print is still on the printer, so pending runs wait for it. Any
--- of several paused runs can continue. A run whose job on a watched printer has ended waits only for a person.
+-- of several paused runs can continue. A run whose job on a watched printer has ended waits only for a person, and needs
+-- no printer.
 create or replace function printer_is_busy(printer uuid, run uuid, run_status text) returns boolean
 language sql stable as $$
-	select exists (
+	select not exists (select from printer_jobs j where j.run_id = run and j.outcome is not null) and exists (
 		select from production_runs o
 		where o.printer_id = printer and o.id <> run and o.status in ('in_progress', 'paused') and o.hidden_at is null
 			and (o.status = 'in_progress' or run_status = 'pending')

@@ -3,9 +3,13 @@ package production
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"spoolwright/db"
 	"spoolwright/production/printers"
@@ -35,7 +39,8 @@ func (JobOutcome) Enum() []string { return []string{"completed", "cancelled", "f
 
 // SentStates is the body of createPrinterStates.
 type SentStates struct {
-	States []SentState `json:"states" rule:"maxItems=1000"`
+	Watcher value.Optional[string] `json:"watcher" rule:"maxLength=100,trim"`
+	States  []SentState            `json:"states" rule:"maxItems=1000"`
 }
 
 // SentState is a state of a printer in a request.
@@ -146,6 +151,8 @@ type job struct {
 	Used        []use            `json:"used"`
 	Outcome     *JobOutcome      `json:"outcome"`
 	Reason      *string          `json:"reason"`
+
+	ended *value.Timestamp // when its watcher saw its end
 }
 
 type use struct {
@@ -165,16 +172,20 @@ type slot struct {
 }
 
 // stored returns the job of the state, or nil. What the state does not say about the job old stays if old is the same
-// job, and its progress and use never become less.
+// job, unless its end was not known. Its progress, time and use never become less.
 func (s *SentState) stored(old *job) *job {
 	in := s.Job
 	if in == nil {
 		return nil
 	}
 	j := &job{ID: in.ID.Or(""), File: in.File.Value, Plate: in.Plate.Value, SHA256: in.SHA256.Value,
-		Adopted: in.Adopted.Or(false), Certain: in.Certain.Or(true), StartedAt: in.StartedAt.Value, Elapsed: in.Elapsed.Value,
-		Progress: in.Progress.Value, SecondsLeft: in.SecondsLeft.Value, Used: []use{}, Outcome: in.Outcome.Value,
+		Adopted: in.Adopted.Or(false), Certain: in.Certain.Or(true), StartedAt: in.StartedAt.Value,
+		Elapsed: in.Elapsed.Value, Progress: in.Progress.Value, SecondsLeft: in.SecondsLeft.Value, Used: []use{}, Outcome: in.Outcome.Value,
 		Reason: in.Reason.Value}
+	if name, err := url.PathUnescape(orZero(j.File)); j.File != nil && err == nil && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, func(c rune) bool { return c == 0 || value.IsDirection(c) }) {
+		j.File = &name
+	}
 	for _, u := range in.Used {
 		j.Used = append(j.Used, use{u.Tool.Value, u.Slot.Value, u.Millimetres.Value, u.Grams.Value})
 	}
@@ -185,17 +196,32 @@ func (s *SentState) stored(old *job) *job {
 	keep(&j.Plate, old.Plate)
 	keep(&j.SHA256, old.SHA256)
 	keep(&j.StartedAt, old.StartedAt)
-	keep(&j.Elapsed, old.Elapsed)
-	keep(&j.Progress, old.Progress)
-	keep(&j.Outcome, old.Outcome)
 	keep(&j.Reason, old.Reason)
-	if j.Progress != nil && old.Progress != nil {
-		j.Progress = new(max(*j.Progress, *old.Progress))
+	if !old.lost() {
+		keep(&j.Outcome, old.Outcome)
 	}
-	if len(j.Used) == 0 {
-		j.Used = old.Used
+	atLeast(&j.Elapsed, old.Elapsed)
+	atLeast(&j.Progress, old.Progress)
+	for _, was := range old.Used {
+		i := slices.IndexFunc(j.Used, func(u use) bool { return u.slot() == was.slot() })
+		if i < 0 {
+			j.Used = append(j.Used, was)
+			continue
+		}
+		atLeast(&j.Used[i].Millimetres, was.Millimetres)
+		atLeast(&j.Used[i].Grams, was.Grams)
 	}
 	return j
+}
+
+// lost reports whether the end of the job was not seen. It may still print.
+func (j *job) lost() bool { return j.Outcome != nil && *j.Outcome == "unknown" }
+
+// atLeast sets a value that is unknown or less than its old value to that one.
+func atLeast(v **value.Decimal, old *value.Decimal) {
+	if *v == nil || old != nil && **v < *old {
+		*v = old
+	}
 }
 
 // keep sets a value that is unknown to its old value.
@@ -228,6 +254,7 @@ type known struct {
 	Job      *job             `json:"job"`
 	Slots    []slot           `json:"slots"`
 	RunID    *value.UUID      `json:"run_id"` // of the job
+	Leased   bool             `json:"leased"` // by another watcher than the one that sends
 }
 
 // running returns the job that has not ended, or nil.
@@ -252,11 +279,12 @@ func (k *known) next(s *SentState) known {
 	return n
 }
 
-// turns reports whether n is more than a progress of k: another condition, another job, or the end of the job.
+// turns reports whether n is more than a progress of k: another condition, another job, its name or its end.
 func (k *known) turns(n *known) bool {
 	before, after := k.Job, n.Job
 	return k.State != n.State || (before == nil) != (after == nil) ||
-		before != nil && (before.ID != after.ID || !reflect.DeepEqual(before.Outcome, after.Outcome))
+		before != nil && (before.ID != after.ID || !reflect.DeepEqual(before.Outcome, after.Outcome) ||
+			before.File == nil && after.File != nil)
 }
 
 // The least change of the progress and the least time for which the progress alone is written.
@@ -308,26 +336,49 @@ var sendStatesDoc = &server.Doc{
 	ID: "createPrinterStates", Tag: watchTag, Summary: "Send states of printers",
 	Description: "Takes up to 1,000 states of any printers of the farm. Each has its own result: `accepted`, `duplicate` " +
 		"if its `sequence` is not greater than that of the stored state, or `refused` with an `error` if there is no such " +
-		"printer. A state that says nothing new changes nothing: progress alone is stored at most every 30 seconds, when " +
-		"it has grown by 1 %. Also accepts API keys of the role `watcher`.\n\n" +
+		"printer, if another watcher than `watcher` has its lease, or if its `sequence` is more than a day after the " +
+		"current time in microseconds, so that later states could not follow. A state that says nothing new changes " +
+		"nothing: progress alone is stored at most every 30 seconds, when it has grown by 1 %. Also accepts API keys of " +
+		"the role `watcher`.\n\n" +
 		"A job that prints starts the run that it is: the run in progress with this job; else the run in progress, or the " +
 		"earliest pending run in the queue, on this printer, whose product was made from the file (by its name or its " +
-		"SHA-256, and its plate); else a new run of the product that was made from the file, or without an item. A job " +
-		"belongs to one run at most, and a run to one job. What is not certain is left to a person: `run_id` is null, " +
-		"`question` of the printer's state is true, and `answerPrinterQuestion` answers. A job that was already printing " +
-		"when the watcher first saw the printer (`adopted`), and one that nobody may have started (`certain` is false), " +
-		"never take a pending run by themselves.\n\n" +
+		"SHA-256, and its plate); else a new run of the product that was made from the file, or that a person gave to the " +
+		"last run of the file, or without an item. A job belongs to one run at most, and a run to one job. What is not " +
+		"certain is left to a person: `run_id` is null, `question` of the printer's state is true with the job in `asked`, " +
+		"and `answerPrinterQuestion` answers, also after the end of the job. A job that was already printing when the " +
+		"watcher first saw the printer (`adopted`), and one that nobody may have started (`certain` is false), never take a " +
+		"pending run by themselves, and one without a file asks until a later state has its name.\n\n" +
 		"The run is `paused` and continues with its job. When the job ends, the run gets its hours and its grams, and " +
 		"`usage_source` says where the grams come from: `reports` of the printer by Spoolman's API, which are never " +
 		"deducted twice; else `grams` or `length` that the printer used; else the `estimate` by progress. Then a " +
 		"`completed` or `cancelled` job completes or cancels its run. A run waits for a person (`needs=confirmation`) if " +
-		"its job has failed, if the end was missed (`unknown`), if the grams are unknown or more than twice the estimate, " +
-		"or always, with the setting `confirm_runs`.",
+		"its job has failed; if the end was missed (`unknown`), until the job goes on or ends; if the grams are unknown, " +
+		"more than twice or, of a completed job, less than half of the estimate, or, without one, more than the spools " +
+		"had; if the filament came from a slot with another spool; if the print took more than 30 days; or always, with " +
+		"the setting `confirm_runs`.",
 	Request: `{"states":[{"printer_id":"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71","sequence":1705312800000000,` +
 		`"state":"printing","job":{"id":"0000BF-1705309200","file":"dragon.gcode","progress":0.4,"seconds_left":5400}}]}`,
 }
 
-var errNoPrinter = &StateError{"UNKNOWN_REFERENCE", "printer_id is not the id of a printer"}
+var (
+	errNoPrinter = &StateError{"UNKNOWN_REFERENCE", "printer_id is not the id of a printer"}
+	errLeased    = &StateError{"LEASED", "Another watcher has the lease of the printer"}
+	errAhead     = &StateError{"SEQUENCE_AHEAD",
+		"sequence must not be more than a day after the current time in microseconds"}
+)
+
+// refusal returns why the state s of the printer k, which may be nil, is refused, or nil.
+func (k *known) refusal(s *SentState) *StateError {
+	switch {
+	case k == nil:
+		return errNoPrinter
+	case k.Leased:
+		return errLeased
+	case *s.Sequence.Value > time.Now().AddDate(0, 0, 1).UnixMicro(): // later states would all be duplicates
+		return errAhead
+	}
+	return nil
+}
 
 func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates]) (server.OK[StateResults], error) {
 	states := r.In.States
@@ -338,9 +389,10 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 		ids = append(ids, string(results[i].PrinterID))
 	}
 	read := db.SQL(`
-		select p.id, `+knownColumns+`
+		select p.id, `+knownColumns+`, coalesce(l.watcher <> $2 and l.expires_at > clock_timestamp(), false) as leased
 		from printers p left join printer_states s on s.id = p.id`+joinJob+`
-		where p.id = any($1::uuid[]) and p.hidden_at is null`, ids)
+		left join printer_leases l on l.id = p.id
+		where p.id = any($1::uuid[]) and p.hidden_at is null`, ids, r.In.Watcher.Arg())
 	if err := h.db.Read(ctx, read); err != nil {
 		return nil, err
 	}
@@ -356,11 +408,11 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 	for i := range states {
 		s, result := &states[i], &results[i]
 		k := byPrinter[result.PrinterID]
-		switch {
-		case k == nil:
-			result.Outcome, result.Error = "refused", errNoPrinter
+		if result.Error = k.refusal(s); result.Error != nil {
+			result.Outcome = "refused"
 			continue
-		case turned[k.ID] != nil:
+		}
+		if turned[k.ID] != nil {
 			turned[k.ID] = append(turned[k.ID], i)
 			continue
 		}
@@ -384,7 +436,11 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 	}
 	for _, id := range sortedKeys(turned) {
 		for _, i := range turned[id] {
-			if err := h.db.Tx(ctx, func(ctx context.Context) error { return h.turn(ctx, &states[i], &results[i]) }); err != nil {
+			err := h.db.Tx(ctx, func(ctx context.Context) error { return h.turn(ctx, &states[i], &results[i]) })
+			var problem *server.Error
+			if errors.As(err, &problem) && problem.Status < 500 {
+				results[i].Outcome, results[i].Error = "refused", &StateError{problem.Code, problem.Detail}
+			} else if err != nil {
 				return nil, err
 			}
 		}
@@ -469,7 +525,7 @@ func (h handlers) lease(ctx context.Context, r *server.Request[LeaseRequest]) (s
 		with leased as (
 			insert into printer_leases as l (id, watcher, expires_at)
 			select p.id, $1, clock_timestamp() + interval '60 seconds' from printers p
-			where p.id = any($2::uuid[]) and p.hidden_at is null order by p.id
+			where p.id = any($2::uuid[]) and p.hidden_at is null order by p.id for key share
 			on conflict (tenant_id, id) do update set watcher = excluded.watcher, expires_at = excluded.expires_at
 			where l.watcher = excluded.watcher or l.expires_at < clock_timestamp()
 			returning id
@@ -478,7 +534,8 @@ func (h handlers) lease(ctx context.Context, r *server.Request[LeaseRequest]) (s
 			coalesce(json_agg(json_build_object('printer_id', s.id, 'sequence', s.sequence, 'state', s.state,
 				'observed_at', to_char(coalesce(s.observed_at, s.received_at) at time zone 'UTC',
 					'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-				'job', coalesce(s.job, j.details)::json, 'slots', coalesce(s.slots, '[]')::json) order by s.id) filter (where s.id is not null), '[]') as states
+				'job', coalesce(s.job, j.details)::json, 'slots', coalesce(s.slots, '[]')::json) order by s.id)
+				filter (where s.id is not null), '[]') as states
 		from leased l
 		left join printer_states s on $3 and s.id = l.id and s.sequence > 0
 		left join lateral (
@@ -508,6 +565,7 @@ type PrinterState struct {
 	Candidates []RunCandidate   `json:"candidates" rule:"notNull,unsorted"`
 	Needs      bool             `json:"needs_person" rule:"notNull"`
 	Job        *PrinterJob      `json:"job" rule:"unsorted"`
+	Asked      *PrinterJob      `json:"asked" rule:"unsorted"`
 	Slots      []PrinterSlot    `json:"slots" rule:"notNull"`
 	CreatedAt  value.Timestamp  `json:"created_at" rule:"notNull"`
 }
@@ -519,24 +577,27 @@ type RunCandidate struct {
 }
 
 const printerStateColumns = `id, printer_name, printer_status, maintenance_due, sequence, state, message, code,
-	printer_at, observed_at, received_at, changed_at, watched, run_id, question, candidates, needs_person, job, slots,
-	created_at`
+	printer_at, observed_at, received_at, changed_at, watched, run_id, question, candidates, needs_person, job, asked,
+	slots, created_at`
 
 // printerStatesTable has the printers that are not removed, with their states.
 var printerStatesTable = `(select p.tenant_id, p.id, p.name as printer_name, p.status as printer_status,
 		(select printers.maintenance_due from ` + printers.Table + ` where printers.id = p.id) as maintenance_due,
 		coalesce(s.sequence, 0) as sequence, coalesce(s.state, 'unknown') as state, s.message, s.code, s.printer_at,
 		s.observed_at, s.received_at, s.changed_at, coalesce(l.expires_at > now(), false) as watched, j.run_id,
-		coalesce(j.asked, false) as question,
+		a.details is not null as question,
 		coalesce((select json_agg(json_build_object('run_id', c.id, 'title', c.title) order by c.place)
 			from (select *, row_number() over (order by pending, not named, queue_position, created_at, id) as place
-				from ` + candidatesOf("p.id", "j.details::json ->> 'file'", "j.details::json ->> 'sha256'",
-	"(j.details::json ->> 'plate')::int") + ` c where j.asked order by place limit 10) c), '[]') as candidates,
-		coalesce(s.state = 'attention', false) or coalesce(j.asked, false) as needs_person,
-		s.job::json as job, coalesce(s.slots::json, '[]') as slots, p.created_at
+				from ` + candidatesOf("p.id", "a.details::json ->> 'file'", "a.details::json ->> 'sha256'",
+	"(a.details::json ->> 'plate')::int") + ` c where a.details is not null order by place limit 10) c), '[]') as candidates,
+		coalesce(s.state = 'attention', false) or a.details is not null as needs_person,
+		s.job::json as job, a.details::json as asked, coalesce(s.slots::json, '[]') as slots, p.created_at
 	from printers p
 	left join printer_states s on s.id = p.id and s.sequence > 0
 	left join printer_leases l on l.id = s.id` + joinJob + `
+	left join lateral (
+		select a.details from printer_jobs a where a.printer_id = p.id and a.asked order by a.created_at limit 1
+	) a on true
 	where p.hidden_at is null) printer_states`
 
 // StateFilter selects states of printers.
@@ -552,7 +613,19 @@ var listStatesDoc = &server.Doc{
 	ID: "listPrinterStates", Tag: watchTag, Summary: "List the states of printers",
 	Description: "Returns each printer with its last state. The `state` of a printer that nobody has watched is " +
 		"`unknown`, and its `sequence` 0. While no watcher has a lease of the printer, `watched` is false, and the state " +
-		"may be old. `candidates` are the likely answers to an open question, the likeliest first.",
+		"may be old. `candidates` are the likely answers to an open question, the likeliest first. `job` is what the " +
+		"printer prints, or its last job; `asked` is its oldest job about which a person is asked, which may have ended before.",
+}
+
+// among selects the states of the printers with the ids, or the others, which indexes find.
+func among(l *server.List, filter value.Optional[bool], ids string) {
+	switch {
+	case filter.IsNull():
+	case *filter.Value:
+		l.And("id in (" + ids + ")")
+	default:
+		l.And("id not in (" + ids + ")")
+	}
 }
 
 func (f StateFilter) list() *server.List {
@@ -563,8 +636,9 @@ func (f StateFilter) list() *server.List {
 	}
 	l.WhereOneOf("printer_status", f.Status)
 	l.WhereOneOf("state", f.State)
-	l.WhereEqual("question", f.Asked)
-	l.WhereEqual("needs_person", f.Needs)
+	const asked = "select printer_id from printer_jobs where asked"
+	among(l, f.Asked, asked)
+	among(l, f.Needs, asked+" union all select id from printer_states where state = 'attention'")
 	return l
 }
 
@@ -601,11 +675,19 @@ func (f ChangeFilter) list() *server.List {
 // TrimStates deletes old changes of states of all tenants, and jobs that belong to no run.
 func TrimStates(ctx context.Context, d *db.DB) error {
 	return d.EachTenant(ctx, func(ctx context.Context, _ string) error {
-		return d.Write(ctx,
-			db.SQL(`delete from printer_state_changes where id in (
+		const many = 10_000
+		for {
+			changes := db.SQL(`delete from printer_state_changes where id in (
 				select id from printer_state_changes where created_at < now() - interval '30 days'
-				order by created_at, id limit 10000)`),
-			db.SQL(`delete from printer_jobs j where j.run_id is null and j.created_at < now() - interval '90 days'
-				and not exists (select from printer_states s where s.id = j.printer_id and s.job_id = j.job)`))
+				order by created_at, id limit $1) returning id`, many)
+			jobs := db.SQL(`delete from printer_jobs where (printer_id, job) in (
+				select j.printer_id, j.job from printer_jobs j where j.run_id is null
+					and j.created_at < now() - interval '90 days'
+					and not exists (select from printer_states s where s.id = j.printer_id and s.job_id = j.job)
+				order by j.created_at limit $1) returning job`, many)
+			if err := d.Write(ctx, changes, jobs); err != nil || changes.Rows() < many && jobs.Rows() < many {
+				return err
+			}
+		}
 	})
 }

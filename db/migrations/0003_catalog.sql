@@ -1,5 +1,13 @@
 -- Products, their materials and components, and what they cost.
 
+-- Returns the name of a file without what printers and upload tools change: folders, a time at its start, endings, the
+-- number of a plate, and blanks.
+create function file_key(name text) returns text language sql immutable parallel safe as $$
+	select trim(regexp_replace(regexp_replace(regexp_replace(regexp_replace(
+		normalize(lower(name collate "und-x-icu") collate "C", NFC), '^(.*[/\\])?([0-9]{7,}_)?', ''),
+		'(\.gcode)?\.(3mf|gcode|bgcode|gco|gc|g)$', ''), '[ _]+\(?plate[ _]*[0-9]+\)?$', ''), '[ _]+', ' ', 'g'))
+$$;
+
 -- Only the function recompute_costs changes the costs, costs_complete and levels. These columns are in no index.
 create table products (
 	tenant_id uuid,
@@ -55,10 +63,8 @@ create table products (
 		coalesce(description, ''))
 		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	constraint products_variant check (variant_of <> id),
-	-- The name of the file as printers have it: see catalog.FileKey.
-	file_key text collate "C" generated always as (trim(regexp_replace(regexp_replace(regexp_replace(regexp_replace(
-		normalize(lower(file_name collate "und-x-icu") collate "C", NFC), '^(.*[/\\])?([0-9]{7,}_)?', ''),
-		'(\.gcode)?\.(3mf|gcode|bgcode|gco|gc|g)$', ''), '[ _]+\(?plate[ _]*[0-9]+\)?$', ''), '[ _]+', ' ', 'g'))) stored,
+	-- The name of the file as printers have it: see file_key.
+	file_key text collate "C" generated always as (file_key(file_name)) stored,
 	constraint products_plate check ((plate_of is null) = (plate is null) and plate_of <> id),
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);

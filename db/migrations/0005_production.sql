@@ -239,6 +239,7 @@ create table printer_states (
 call tenant_table('printer_states', 'select, insert, update, delete');
 
 create index printer_states_newest on printer_states (tenant_id, created_at, id);
+create index printer_states_attention on printer_states (tenant_id, id) where state = 'attention';
 
 -- The changes of the states of printers.
 create table printer_state_changes (
@@ -269,6 +270,9 @@ create table printer_jobs (
 	asked boolean not null default false, -- whether a person must say which run it is
 	details text collate "C" not null check (length(details) <= 100000), -- at its start, or at its end, as JSON
 	outcome text collate "C" check (outcome in ('completed', 'cancelled', 'failed', 'unknown')), -- null before its end
+	ended_at timestamptz, -- as its watcher observed it
+	file_key text collate "C" check (length(file_key) <= 500), -- the key of its file
+	plate integer, -- of the file
 	created_at timestamptz not null default now(),
 	primary key (tenant_id, printer_id, job),
 	foreign key (tenant_id, printer_id) references printers (tenant_id, id) on delete cascade,
@@ -279,6 +283,8 @@ call tenant_table('printer_jobs', 'select, insert, update, delete');
 create unique index printer_jobs_run on printer_jobs (tenant_id, run_id) where run_id is not null;
 create index printer_jobs_oldest on printer_jobs (tenant_id, created_at) where run_id is null;
 create index printer_jobs_newest on printer_jobs (tenant_id, printer_id, created_at);
+create index printer_jobs_asked on printer_jobs (tenant_id, printer_id, created_at) where asked;
+create index printer_jobs_file on printer_jobs (tenant_id, file_key, created_at) where run_id is not null;
 
 -- Which watcher may watch a printer, and until when.
 create table printer_leases (
