@@ -62,10 +62,40 @@ func (p printer) Now() *queuedRun {
 	return nil
 }
 
-// slot is a slot of a printer. Spool is the spool that is loaded into the slot, or nil.
+// slot is a slot of a printer. Spool is the spool that is loaded into the slot, or nil. Says is what a watched printer
+// says is loaded, or nil.
 type slot struct {
 	Number int
 	Spool  *loaded
+	Says   *loadedSlot
+}
+
+// loadedSlot is what a watched printer says is loaded into a slot.
+type loadedSlot struct {
+	Slot, Material, Color string
+	Remaining             num `json:"remaining_percent"`
+	Empty                 bool
+}
+
+// Swatch returns the picture of the color.
+func (s *loadedSlot) Swatch() template.HTML { return newSwatch("", false, s.Color) }
+
+// number returns the number of the slot, or 0.
+func (s *loadedSlot) number() int {
+	var unit rune
+	var n int
+	if _, err := fmt.Sscanf(s.Slot, "%c%d", &unit, &n); err == nil && unit == 'T' {
+		return n + 1
+	} else if err == nil && unit >= 'A' && unit <= 'D' && n >= 1 && n <= 4 {
+		return int(unit-'A')*4 + n
+	}
+	return 0
+}
+
+// Differs reports whether the printer says another material than the spool in the slot has.
+func (s slot) Differs() bool {
+	return s.Spool != nil && s.Says != nil && s.Says.Material != "" &&
+		!strings.Contains(strings.ToUpper(s.Spool.Name), strings.ToUpper(s.Says.Material))
 }
 
 // All returns all slots.
@@ -76,6 +106,13 @@ func (p printer) All() []slot {
 	}
 	for i, l := range p.Loaded {
 		slots[l.Slot-1].Spool = &p.Loaded[i]
+	}
+	if p.Watched != nil {
+		for i, says := range p.Watched.Slots {
+			if n := says.number(); n >= 1 && n <= len(slots) && !says.Empty {
+				slots[n-1].Says = &p.Watched.Slots[i]
+			}
+		}
 	}
 	return slots
 }
@@ -170,9 +207,10 @@ type printerState struct {
 		RunID string `json:"run_id"`
 		Title string
 	}
-	Needs      bool        `json:"needs_person"`
-	ChangedAt  *time.Time  `json:"changed_at"`
-	ReceivedAt *time.Time  `json:"received_at"`
+	Needs      bool       `json:"needs_person"`
+	ChangedAt  *time.Time `json:"changed_at"`
+	ReceivedAt *time.Time `json:"received_at"`
+	Slots      []loadedSlot
 	Job, Asked *printerJob // what it prints, and what the question is about
 }
 
@@ -302,9 +340,10 @@ type printerPage struct {
 	Ended   struct{ Items []run }
 	States  found[printerState] // its state
 	Changes struct{ Items []stateChange }
-	Keys    found[apiKey] // the keys of the printer, for admins
-	New     *connection   // the key that was just created, or nil
-	At      *watchedAt    // where the printer is watched, for admins, or nil
+	Keys    found[apiKey]    // the keys of the printer, for admins
+	New     *connection      // the key that was just created, or nil
+	likely  map[string]*hits // by material, spools that may be what the printer says is in an empty slot
+	At      *watchedAt       // where the printer is watched, for admins, or nil
 }
 
 // stateChange is a change of the state of a watched printer.
@@ -320,11 +359,17 @@ func (c stateChange) Mark() string {
 	return c.printerState.Mark()
 }
 
+// maxLikely is the maximum number of materials whose spools the page of a printer proposes.
+const maxLikely = 2
+
 // Load returns the input for the spool of a slot.
 func (p *printerPage) Load(number int) input {
 	f := p.Form(strconv.Itoa(number))
 	if f != p.sent {
 		f.Tag = p.Tag
+		if says := p.Printer.All()[number-1].Says; says != nil && p.likely[says.Material] != nil {
+			f.hits["spool_number"] = p.likely[says.Material]
+		}
 	}
 	return newInput(f, "spool_number", "Spool", "find=spools", "value=")
 }
@@ -361,6 +406,19 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 	p.Printer.Runs = p.Queue.of(p.Printer.ID)
 	for i := range p.States.Items {
 		p.Printer.watch(&p.States.Items[i])
+	}
+	p.likely = map[string]*hits{}
+	for _, s := range p.Printer.All() {
+		if s.Spool != nil || s.Says == nil || s.Says.Material == "" || p.likely[s.Says.Material] != nil ||
+			!v.CanWrite() || len(p.likely) == maxLikely {
+			continue
+		}
+		h, err := pickers["spools"].search(v, s.Says.Material, 1)
+		if err != nil {
+			return err
+		}
+		h.Items, h.More = h.Items[:min(len(h.Items), 5)], false
+		p.likely[s.Says.Material] = h
 	}
 	return v.show(status, "printer", p.Printer.Name, p)
 }

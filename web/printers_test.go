@@ -141,3 +141,22 @@ func TestWatchedPrinterPage(t *testing.T) {
 		shows(t, "The printer says that the run has failed: confirm it here.")
 	c.Get(t, "/api/v1/production-runs/"+run).Want(200).Shows(map[string]string{"status": "in_progress"})
 }
+
+// The page of a watched printer shows what the printer says is in its slots, and proposes the spools that this may be.
+func TestSlotsOfWatchedPrinter(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	id := c.Post(t, "/api/v1/printers", j{"name": "X1C", "slots": 4}).Want(201).ID()
+	at := "/printers/" + id
+	first := c.NewSpool(t, 900, j{"material_type": "PLA", "color": "Black"})
+	c.NewSpool(t, 800, j{"material_type": "PETG", "color": "Green"})
+	c.Do(t, "PUT", "/api/v1"+at+"/slots/1", j{"spool_id": first}).Want(200)
+	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 1, "state": "idle", "slots": []j{
+		{"slot": "A1", "material": "ASA", "color": "#112233"}, {"slot": "A2", "material": "PETG", "remaining_percent": 80},
+		{"slot": "A3", "material": "PLA", "empty": true}, {"slot": "HT1", "material": "TPU"}}}}}).Want(200)
+	page := b.get(t, at).shows(t, "1 ASA by the printer #1 PLA Black The printer says ASA", "2 PETG 80 % by the printer",
+		"#2 PETG Green").hides(t, "TPU")
+	page.submit(t, at+"/slots/2", "spool_number", "2").to(t, at).shows(t, "The spool is loaded into slot 2.")
+	c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"loaded.1.slot": "2", "loaded.1.spool_number": "2"})
+}
