@@ -19,17 +19,7 @@ type Klippy struct {
 // Serve serves the socket until the listener is closed.
 func (k *Klippy) Serve(l net.Listener) {
 	k.mu.Lock()
-	k.status = map[string]Fields{
-		"webhooks": {"state": "ready", "state_message": "Printer is ready"},
-		"print_stats": {"state": "standby", "filename": "", "total_duration": 0.0, "print_duration": 0.0,
-			"filament_used": 0.0, "message": ""},
-		"virtual_sdcard": {"progress": 0.0, "is_active": false},
-		"display_status": {"progress": 0.0},
-		"toolhead":       {"position": []float64{0, 0, 0, 0}, "extruder": "extruder"},
-		"heaters":        {"available_sensors": []string{}, "available_heaters": []string{}},
-		"pause_resume":   {"is_paused": false},
-		"idle_timeout":   {"state": "Idle"},
-	}
+	k.reset()
 	k.mu.Unlock()
 	for {
 		conn, err := l.Accept()
@@ -41,6 +31,29 @@ func (k *Klippy) Serve(l net.Listener) {
 		k.mu.Unlock()
 		go k.serve(conn)
 	}
+}
+
+func (k *Klippy) reset() {
+	k.status = map[string]Fields{
+		"webhooks": {"state": "ready", "state_message": "Printer is ready"},
+		"print_stats": {"state": "standby", "filename": "", "total_duration": 0.0, "print_duration": 0.0,
+			"filament_used": 0.0, "message": ""},
+		"virtual_sdcard": {"progress": 0.0, "is_active": false},
+		"display_status": {"progress": 0.0},
+		"toolhead":       {"position": []float64{0, 0, 0, 0}, "extruder": "extruder"},
+		"heaters":        {"available_sensors": []string{}, "available_heaters": []string{}},
+		"pause_resume":   {"is_paused": false},
+		"idle_timeout":   {"state": "Idle"},
+	}
+}
+
+// Restart closes the connection and forgets the job, as Klipper does when it restarts.
+func (k *Klippy) Restart() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.conn.Close()
+	k.conn = nil
+	k.reset()
 }
 
 // serve answers the requests of a connection: JSON texts that end with the byte 3.
