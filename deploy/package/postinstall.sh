@@ -1,5 +1,6 @@
 #!/bin/sh
-# Creates the account. The administrator starts the service. After an upgrade, this script restarts a running service.
+# Creates the account. The administrator starts the service or the watcher. After an upgrade, this script restarts
+# those that run.
 set -e
 if command -v systemd-sysusers >/dev/null; then
   systemd-sysusers spoolwright.conf
@@ -8,5 +9,5 @@ elif ! getent passwd spoolwright >/dev/null; then
 fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
-  systemctl try-restart spoolwright.service
+  systemctl try-restart spoolwright.service spoolwright-watch.service
 fi

@@ -313,34 +313,35 @@ func testBillOfMaterials(t *testing.T, p program) {
 	c.stop(t, syscall.SIGTERM)
 }
 
-// TestSystemdUnit checks that systemd accepts deploy/spoolwright.service, and that its exposure level is at most 1.5
-// of 10.
+// TestSystemdUnit checks that systemd accepts the units in deploy, and that their exposure level is at most 1.5 of 10.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		skipTest(t, "systemd-analyze is not installed")
 	}
-	// The threshold is in tenths of the exposure level, 0 to 100.
-	security := []string{"security", "--offline=true", "--threshold=15", "deploy/spoolwright.service"}
-	out, err := exec.Command("systemd-analyze", security...).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if !regexp.MustCompile(`(?m)^✓ NoNewPrivileges=`).Match(out) {
-		t.Errorf("the service may gain privileges:\n%s", out)
-	}
 	dir := tempDir(t)
-	b, err := os.ReadFile("deploy/spoolwright.service")
-	check(t, err)
-	// Otherwise systemd would send SIGTERM also to the private PostgreSQL, which would end the requests in progress.
-	if !bytes.Contains(b, []byte("\nKillMode=mixed\n")) {
-		t.Error("the unit stops PostgreSQL together with the service")
-	}
-	unit := filepath.Join(dir, "spoolwright.service")
-	check(t, os.WriteFile(unit, bytes.ReplaceAll(b, []byte("/usr/local/bin/spoolwright"), []byte("/bin/true")), 0o644))
-	out, err = exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput()
-	if err != nil || bytes.Contains(out, []byte("spoolwright.service:")) {
-		t.Errorf("%v\n%s", err, out)
+	for _, name := range []string{"spoolwright.service", "spoolwright-watch.service"} {
+		// The threshold is in tenths of the exposure level, 0 to 100.
+		security := []string{"security", "--offline=true", "--threshold=15", "deploy/" + name}
+		out, err := exec.Command("systemd-analyze", security...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if !regexp.MustCompile(`(?m)^✓ NoNewPrivileges=`).Match(out) {
+			t.Errorf("%s may gain privileges:\n%s", name, out)
+		}
+		b, err := os.ReadFile("deploy/" + name)
+		check(t, err)
+		// Otherwise systemd would send SIGTERM also to the private PostgreSQL, which would end the requests in progress.
+		if name == "spoolwright.service" && !bytes.Contains(b, []byte("\nKillMode=mixed\n")) {
+			t.Error("the unit stops PostgreSQL together with the service")
+		}
+		unit := filepath.Join(dir, name)
+		check(t, os.WriteFile(unit, bytes.ReplaceAll(b, []byte("/usr/local/bin/spoolwright"), []byte("/bin/true")), 0o644))
+		out, err = exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput()
+		if err != nil || bytes.Contains(out, []byte(name+":")) {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }
 

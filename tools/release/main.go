@@ -229,13 +229,16 @@ func (r *release) program(t target) string { return filepath.Join(r.work, "spool
 // packages makes the Debian and the RPM package of a target from deploy/nfpm.yaml.
 func (r *release) packages(t target, program []byte, docs []file) error {
 	stage := filepath.Join(r.work, "stage-"+t.String())
-	unit, err := os.ReadFile("deploy/spoolwright.service")
-	if err != nil {
-		return err
+	files := []file{{"spoolwright", program, 0o755}}
+	for _, name := range []string{"spoolwright.service", "spoolwright-watch.service"} {
+		unit, err := os.ReadFile("deploy/" + name)
+		if err != nil {
+			return err
+		}
+		unit = bytes.ReplaceAll(unit, []byte("/usr/local/bin/"), []byte("/usr/bin/"))
+		unit = bytes.Replace(unit, []byte("# /etc/systemd/system/"), []byte("# /usr/lib/systemd/system/"), 1)
+		files = append(files, file{name, unit, 0o644})
 	}
-	unit = bytes.ReplaceAll(unit, []byte("/usr/local/bin/"), []byte("/usr/bin/"))
-	unit = bytes.Replace(unit, []byte("# /etc/systemd/system/"), []byte("# /usr/lib/systemd/system/"), 1)
-	files := []file{{"spoolwright", program, 0o755}, {"spoolwright.service", unit, 0o644}}
 	for _, f := range docs {
 		files = append(files, file{"doc/" + f.name, f.body, f.mode})
 	}
