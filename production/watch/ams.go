@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,8 @@ func (b *bambu) load() {
 	}
 }
 
+var isColor = regexp.MustCompile(`^[0-9A-Fa-f]{6}`) // and the opacity
+
 // put keeps what a tray has.
 func (b *bambu) put(name string, t bambuTray) {
 	if name == "" {
@@ -64,7 +67,7 @@ func (b *bambu) put(name string, t bambuTray) {
 	if t.UUID+t.Tag != "" { // the former is more reliable; both are zeros without a chip
 		s.Tag = cut(cmp.Or(tagOf(t.UUID), tagOf(t.Tag)), 100)
 	}
-	if s.Material = cut(cmp.Or(string(t.Material), s.Material), 100); len(t.Color) >= 6 {
+	if s.Material = cut(cmp.Or(string(t.Material), s.Material), 100); isColor.MatchString(string(t.Color)) {
 		s.Color = "#" + strings.ToUpper(string(t.Color[:6]))
 	}
 	if n, ok := t.Remain.number(); ok {

@@ -121,6 +121,7 @@ func (b *bambu) connect(ctx context.Context) (*mqtt, error) {
 	if err != nil {
 		return nil, problemOf(err, b.address)
 	}
+	defer context.AfterFunc(ctx, func() { plain.Close() })()
 	fingerprint := ""
 	// The certificate is of the manufacturer's authority and names the serial number instead of a host. New models
 	// have new authorities, so the certificate itself is compared with the one that was seen first.

@@ -472,12 +472,12 @@ func TestBambuTrays(t *testing.T) {
 			watchtest.Fields{"id": "0", "tray": []any{tray("0", "FF0000FF", "1"+zeros[1:]),
 				tray("1", "00FF00FF", zeros)}},
 			watchtest.Fields{"id": "1", "tray": []any{tray("0", "00FF00FF", zeros)}}}},
-			"vt_tray": watchtest.Fields{"id": "254", "tray_type": "TPU", "tray_color": "000000FF"}})
+			"vt_tray": watchtest.Fields{"id": "254", "tray_type": "TPU", "tray_color": "transparent"}})
 		r.wait(time.Second)
 		slots := r.states[0].Slots
 		if len(slots) != 4 || slots[0].Tag != "1"+zeros[1:] || slots[1].Tag != "0123456789ABCDEF" ||
 			slots[2].Slot != "B1" || slots[2].Remaining != nil || slots[3].Slot != "External" ||
-			slots[3].Material != "TPU" {
+			slots[3].Material != "TPU" || slots[3].Color != "" {
 			t.Errorf("the slots are %+v", slots)
 		}
 		now := func(tray string) watchtest.Fields { return watchtest.Fields{"tray_now": tray} }
@@ -586,6 +586,30 @@ func TestStaleConnections(t *testing.T) {
 	})
 }
 
+// A broker that sends messages for ever instead of the acknowledgement ends neither a test nor a watcher's stop.
+func TestEndlessLogin(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		l := r.net.Listen("p1s:8883")
+		defer l.Close()
+		p := &watchtest.Bambu{Serial: "01P00A123456789", Code: "1", Endless: true}
+		go p.Serve(l)
+		c := Connection{Kind: "bambu", Address: "p1s", Secret: "1", Serial: p.Serial}
+		begin := time.Now()
+		if _, err := Test(t.Context(), c, r.net.Dial); err == nil || time.Since(begin) > 3*answerWithin {
+			t.Errorf("the test ends after %v: %v", time.Since(begin), err)
+		}
+		r.follow(c)
+		r.wait(5 * time.Second)
+		r.stop()
+		begin = time.Now()
+		if <-r.done; time.Since(begin) > time.Second {
+			t.Errorf("the watcher stops after %v", time.Since(begin))
+		}
+		r.net.Cut("p1s:8883")
+		r.wait(time.Second)
+	})
+}
+
 // TestProblems sees what Test says about mistakes. No text contains the secret.
 func TestProblems(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -683,7 +707,8 @@ func TestMQTT(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"a\x00b\nc": "a b c", "äöü\xffxyz": "äöüxy", " a ": "a"} {
+	for text, want := range map[string]string{"a\x00b\nc": "a b c", "äöü\xffxyz": "äöü?x", "Gr\ufffdn": "Gr?n",
+		" a ": "a"} {
 		if got := cut(text, 5); got != want {
 			t.Errorf("cut(%q) is %q, want %q", text, got, want)
 		}

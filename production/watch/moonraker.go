@@ -19,7 +19,7 @@ import (
 const (
 	pingEvery = 30 * time.Second // how often a connection is checked that may be stale
 	rowRetry  = 3 * time.Second
-	rowWithin = 20 * time.Second // after the start of a job, its row is in the history
+	rowWithin = 10 * time.Second // after the start of a job, its row is in the history
 )
 
 // moonraker listens to Moonraker by JSON-RPC over a WebSocket, and reads its history by HTTP. A job's identity is the

@@ -119,13 +119,20 @@ func (w *Watcher) deliver(ctx context.Context) {
 					"detail", r.Error.Detail)
 			}
 		}
-		refused := errors.Is(err, ErrRefused)
-		if refused && len(states) == 1 {
-			w.Log.Error("The service refuses a state", "printer", states[0].PrinterID, "error", err)
-			had[key{states[0].PrinterID, states[0].Sequence}] = true
+		refusal, refused := errors.AsType[*Refusal](err)
+		if refused && len(refusal.Bad) == 0 && len(states) == 1 {
+			refusal.Bad = []int{0}
+		}
+		for i, s := range states {
+			if refused && slices.Contains(refusal.Bad, i) {
+				w.Log.Error("The service refuses a state", "printer", s.PrinterID, "error", err)
+				had[key{s.PrinterID, s.Sequence}] = true
+			}
 		}
 		w.queue.done(func(s State) bool { return had[key{s.PrinterID, s.Sequence}] })
 		switch {
+		case refused && len(had) > 0: // the others at once
+			continue
 		case refused:
 			n = max(len(states)/2, 1)
 		case len(had) == 0:

@@ -3,9 +3,9 @@ package watch
 import (
 	"cmp"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -18,6 +18,8 @@ const (
 	bootsIn      = 15 * time.Second // a printer is away for longer when its power was cut
 	replayWithin = 5 * time.Minute  // after that, it may start its last file by itself
 	maxUses      = 64
+	maxTool      = 1000
+	maxLength    = 1e8 // mm; more is an error of the printer
 )
 
 // job is a job that the tracker knows.
@@ -55,6 +57,8 @@ type tracker struct {
 	sentAt  time.Time
 }
 
+var timeOf = regexp.MustCompile(`@[0-9]{12,14}$`) // that start adds to an id
+
 // newTracker returns a tracker that goes on after the last State that the service has, which may be nil. The job of
 // this State is the last one that the service knows, also if an earlier State ended it.
 func newTracker(id string, last *State, now time.Time, emit func(State, bool)) *tracker {
@@ -66,9 +70,7 @@ func newTracker(id string, last *State, now time.Time, emit func(State, bool)) *
 	t.now.State, t.now.Slots = last.State, last.Slots
 	if last.Job != nil {
 		j := &job{Job: *last.Job, key: last.Job.ID, said: float64(or(last.Job.Elapsed, 0))}
-		if i := strings.LastIndexByte(j.ID, '@'); i >= 0 {
-			j.key = j.ID[:i] // see start
-		}
+		j.key = timeOf.ReplaceAllString(j.ID, "")
 		for _, u := range j.Used {
 			j.mm += or(u.Millimetres, 0)
 		}
@@ -183,8 +185,9 @@ func (t *tracker) same(o Observation, first bool) bool {
 	if o.Elapsed > 0 && o.Elapsed < j.said-5 {
 		return false
 	}
-	// Percents go back during a print; they say something only after the printer was out of sight.
-	return !first || o.Elapsed > 0 || o.Progress == nil || *o.Progress >= or(j.Progress, 0)-0.1
+	// Percents go back during a print; much smaller ones say something after the printer was out of sight.
+	before := or(j.Progress, 0)
+	return !first || o.Elapsed > 0 || o.Progress == nil || *o.Progress >= min(before/2, before-0.1)
 }
 
 // start begins a job. Its id is the printer's identity if two jobs never have the same; otherwise it has the time too.
@@ -196,7 +199,7 @@ func (t *tracker) start(now time.Time, o Observation, first, unseen, replaces bo
 		t.job.Outcome, t.job.Reason = "", ""
 		return
 	}
-	j := &job{key: o.Key, tool: o.Tool, begun: now}
+	j := &job{key: o.Key, tool: min(max(o.Tool, 0), maxTool), begun: now}
 	j.ID = cut(o.Key, 180)
 	if !o.Vouched || o.Key == "" || again {
 		j.ID += "@" + strconv.FormatInt(now.UnixMilli(), 10)
@@ -232,7 +235,7 @@ func (t *tracker) update(now time.Time, o Observation, unseen bool) {
 			j.Used = append(j.Used, u)
 		}
 	}
-	if o.Millimetres > 0 {
+	if o.Millimetres > 0 && o.Millimetres < maxLength {
 		j.feed(o.Millimetres)
 	}
 	if o.Phase != Runs {
@@ -244,7 +247,7 @@ func (t *tracker) update(now time.Time, o Observation, unseen bool) {
 	if j.Left = nil; o.Left > 0 {
 		j.Left = new(int64(min(o.Left, 1e8)))
 	}
-	j.tool = o.Tool
+	j.tool = min(max(o.Tool, 0), maxTool)
 }
 
 // feed adds what the sum of millimetres has grown by to the tool that was in use. The sum decreases a little with a

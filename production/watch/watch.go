@@ -197,14 +197,17 @@ func newKind(c Connection, dial Dial) (kind, error) {
 	return nil, problem("invalid", "The kind of a connection is moonraker, octoprint, prusalink or bambu.")
 }
 
-// cut returns the text as the service accepts it: at most n characters, valid UTF-8 and without control characters.
+// cut returns the text as the service accepts it: at most n characters, without control characters, and without
+// U+FFFD, which JSON makes of what is not UTF-8.
 func cut(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
+		} else if r == utf8.RuneError {
+			return '?'
 		}
 		return r
-	}, strings.ToValidUTF8(s[:min(len(s), 4*n)], ""))
+	}, s[:min(len(s), 4*n)])
 	for utf8.RuneCountInString(s) > n {
 		_, size := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-size]

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -56,9 +55,14 @@ type ResultError struct {
 	Detail string `json:"detail"`
 }
 
-// ErrRefused is wrapped by the error of Sink.Send if it refuses the States for ever, such as with the status 422. The
-// Watcher then sends them one by one.
-var ErrRefused = errors.New("the service refuses the states")
+// Refusal is the error of Sink.Send if it refuses the States for ever: because of those with the indexes Bad, or,
+// without any, because there are too many.
+type Refusal struct {
+	Bad []int
+	Err error
+}
+
+func (r *Refusal) Error() string { return r.Err.Error() }
 
 // Sink takes States: the service itself, or a client of its API.
 type Sink interface {
@@ -238,8 +242,11 @@ func (w *Watcher) follow(ctx context.Context, p *watched, printer Printer) {
 	for ctx.Err() == nil {
 		err := invalid
 		if err == nil {
+			begun := time.Now()
 			err = k.watch(ctx, func(o Observation) {
-				wait = firstRetry
+				if time.Since(begun) > lastRetry { // a connection that breaks again and again waits longer and longer
+					wait = firstRetry
+				}
 				if o.Fingerprint != "" && o.Fingerprint != pinned && w.Pinned != nil {
 					pinned = o.Fingerprint
 					w.Pinned(printer.ID, pinned)

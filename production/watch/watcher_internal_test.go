@@ -23,6 +23,7 @@ type memory struct {
 	jobs   []string
 	err    error
 	bad    string // a printer whose states are refused with the whole request
+	most   int    // states in a request, if it is not 0
 	sends  int
 	denied bool // another watcher has the leases
 	silent bool // nobody knows who has them
@@ -50,8 +51,11 @@ func (m *memory) Send(_ context.Context, states []State) (results []Result, err 
 	if m.err != nil {
 		return nil, m.err
 	}
-	if slices.ContainsFunc(states, func(s State) bool { return s.PrinterID == m.bad }) {
-		return nil, fmt.Errorf("422: %w", ErrRefused)
+	if i := slices.IndexFunc(states, func(s State) bool { return s.PrinterID == m.bad }); i >= 0 {
+		return nil, &Refusal{[]int{i}, errors.New("422")}
+	}
+	if m.most > 0 && len(states) > m.most {
+		return nil, &Refusal{nil, errors.New("413")}
 	}
 	for i, s := range states {
 		if i < 100 { // the rest comes again
@@ -234,6 +238,31 @@ func TestQueueOrder(t *testing.T) {
 		got += fmt.Sprint(s.PrinterID, "/", s.Sequence, " ")
 	}
 	equal(t, got, "0/1 2/1 3/1 0/2 ")
+}
+
+// A State that the service refuses holds up no other one, and a request that is too large is divided.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := &memory{bad: "7", most: 40}
+		w := New("w", sink, nil, slog.New(slog.DiscardHandler))
+		for i := range 90 {
+			w.queue.put(State{PrinterID: fmt.Sprint(i), Sequence: 1}, true)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan bool)
+		go func() {
+			w.deliver(ctx)
+			close(done)
+		}()
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		if len(sink.states) != 89 || sink.sends > 12 {
+			t.Errorf("%d states after %d requests", len(sink.states), sink.sends)
+		}
+		cancel()
+		<-done
+	})
 }
 
 // The certificate that was seen first is reported, and another one is refused afterwards.

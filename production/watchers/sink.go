@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 
 	"spoolwright/production/watch"
 )
@@ -31,14 +33,25 @@ func (s sink) do(ctx context.Context, method, path string, in, out any) error {
 	case status == 200:
 		return json.Unmarshal(answer, out)
 	}
-	var problem struct{ Detail string }
-	json.Unmarshal(answer, &problem)
-	err = fmt.Errorf("the service answers with the status %d: %.300s", status, problem.Detail)
-	if status == 400 || status == 413 || status == 422 {
-		err = fmt.Errorf("%w: %w", watch.ErrRefused, err)
+	var problem struct {
+		Detail string
+		Errors []struct{ Field string }
 	}
-	return err
+	json.Unmarshal(answer, &problem)
+	refusal := &watch.Refusal{Err: fmt.Errorf("the service answers with the status %d: %.300s", status, problem.Detail)}
+	for _, e := range problem.Errors {
+		if m := badState.FindStringSubmatch(e.Field); m != nil {
+			n, _ := strconv.Atoi(m[1]) // the pattern allows only digits
+			refusal.Bad = append(refusal.Bad, n)
+		}
+	}
+	if status == 413 || len(refusal.Bad) > 0 {
+		return refusal
+	}
+	return refusal.Err
 }
+
+var badState = regexp.MustCompile(`^states\[([0-9]+)\]`)
 
 // lastState is the last state of a printer in the service. Another watcher may have sent fractions of seconds.
 type lastState struct {

@@ -22,6 +22,7 @@ import (
 type Bambu struct {
 	Serial, Code string
 	Silent       bool // it does not answer pushall
+	Endless      bool // it sends messages for ever instead of the acknowledgement of a subscription
 
 	mu       sync.Mutex
 	print    Fields // the whole state
@@ -120,6 +121,14 @@ func (b *Bambu) serve(c *tls.Conn, plain net.Conn) {
 			}
 			packet(c, 0x20, []byte{0, code})
 		case 0x80:
+			if b.Endless {
+				b.mu.Unlock()
+				for err == nil {
+					_, err = c.Write([]byte{0x30, 4, 0, 1, 'x', '!'})
+					time.Sleep(50 * time.Millisecond)
+				}
+				return
+			}
 			if b.clients == nil {
 				b.clients = map[net.Conn]bool{}
 			}

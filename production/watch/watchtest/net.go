@@ -129,6 +129,7 @@ func (b *buffered) send() {
 		select {
 		case p := <-b.out:
 			if _, err := b.Conn.Write(p); err != nil {
+				b.Close()
 				return
 			}
 		case <-b.closed:
