@@ -93,7 +93,7 @@ func (d *discard) Lease(_ context.Context, _ string, ids []string, _ bool) (held
 	return held, nil
 }
 
-func (d *discard) Send(_ context.Context, states []watch.State) (results []watch.Result, err error) {
+func (d *discard) Send(_ context.Context, _ string, states []watch.State) (results []watch.Result, err error) {
 	d.states += len(states)
 	for _, s := range states {
 		results = append(results, watch.Result{PrinterID: s.PrinterID, Sequence: s.Sequence})

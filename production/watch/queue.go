@@ -105,7 +105,7 @@ func (w *Watcher) deliver(ctx context.Context) {
 			}
 		}
 		sending, done := context.WithTimeout(last, sendWithin)
-		results, err := w.Sink.Send(sending, states)
+		results, err := w.Sink.Send(sending, w.Name, states)
 		done()
 		type key struct {
 			printer  string

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"spoolwright/value"
 )
 
 // The states of printers.
@@ -197,14 +199,16 @@ func newKind(c Connection, dial Dial) (kind, error) {
 	return nil, problem("invalid", "The kind of a connection is moonraker, octoprint, prusalink or bambu.")
 }
 
-// cut returns the text as the service accepts it: at most n characters, without control characters, and without
-// U+FFFD, which JSON makes of what is not UTF-8.
+// cut returns the text as the service accepts it: at most n characters, without control characters, without marks of
+// direction, and without U+FFFD, which JSON makes of what is not UTF-8.
 func cut(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		} else if r == utf8.RuneError {
 			return '?'
+		} else if value.IsDirection(r) {
+			return -1
 		}
 		return r
 	}, s[:min(len(s), 4*n)])

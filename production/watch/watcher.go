@@ -69,8 +69,8 @@ type Sink interface {
 	// Lease returns those of the printers that the watcher with the name may watch during the next 60 seconds. Unless
 	// last is true, it need not return their last States.
 	Lease(ctx context.Context, name string, printers []string, last bool) ([]Held, error)
-	// Send sends 1 to 1,000 States. A State without a result is sent again.
-	Send(ctx context.Context, states []State) ([]Result, error)
+	// Send sends 1 to 1,000 States of the watcher with the name. A State without a result is sent again.
+	Send(ctx context.Context, name string, states []State) ([]Result, error)
 }
 
 // Watcher watches printers and sends their States to Sink, those of a printer in order, until Sink has them. Set the

@@ -44,7 +44,7 @@ func (m *memory) Lease(_ context.Context, _ string, ids []string, _ bool) (held 
 	return held, m.err
 }
 
-func (m *memory) Send(_ context.Context, states []State) (results []Result, err error) {
+func (m *memory) Send(_ context.Context, _ string, states []State) (results []Result, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sends++

@@ -95,8 +95,8 @@ func whole(seconds *float64) *int64 {
 	return new(int64(*seconds))
 }
 
-func (s sink) Send(ctx context.Context, states []watch.State) ([]watch.Result, error) {
+func (s sink) Send(ctx context.Context, name string, states []watch.State) ([]watch.Result, error) {
 	var out struct{ Results []watch.Result }
-	err := s.do(ctx, "POST", "/api/v1/printer-states", map[string]any{"states": states}, &out)
+	err := s.do(ctx, "POST", "/api/v1/printer-states", map[string]any{"watcher": name, "states": states}, &out)
 	return out.Results, err
 }
