@@ -264,8 +264,8 @@ func TestPages(t *testing.T) {
 		"/stock/" + id["level"] + "/remove", "/settings", "/settings/keys", "/settings/users",
 		"/settings/users/" + admin.Actor.User + "/edit", "/settings/users/" + admin.Actor.User + "/remove"}
 	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",
-		"product components", "printer edit", "printer remove", "printer maintained", "printer answer", "printer slots/1", "run earlier",
-		"printer key", "printer key/" + id["run"] + "/revoke", "run start", "run confirm", "run complete", "run fail",
+		"product components", "printer edit", "printer remove", "printer maintained", "printer answer", "printer slots/1",
+		"run earlier", "printer key", "printer key/" + id["run"] + "/revoke", "run start", "run confirm", "run complete", "run fail",
 		"run cancel", "run correct", "run reopen", "run edit", "run items",
 		"run items/" + id["run"], "run items/" + id["run"] + "/remove", "run materials",
 		"run materials/" + id["run"] + "/exchange", "run materials/" + id["run"] + "/remove", "order edit", "order remove",
