@@ -43,7 +43,7 @@ begin
 				and i.kind = of_kind and i.tenant_id <> all (exceptions)
 			order by i.due_at limit most for update skip locked
 		) due
-		where q.tenant_id = due.tenant_id and q.item_id = due.item_id
+		where q.tenant_id = due.tenant_id and q.item_id = due.item_id and q.kind = of_kind
 		returning q.tenant_id, q.item_id, true;
 end $$;
 

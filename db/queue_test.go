@@ -41,3 +41,22 @@ func TestClaimSkipsLocked(t *testing.T) {
 	h.Commit()
 	wantClaimed(first)
 }
+
+// Items of two kinds may have the same id: that of their tenant.
+func TestClaimByKind(t *testing.T) {
+	t.Parallel()
+	d := open(t, db.Config{URL: migratedDatabase(t).app, MaxConns: 2})
+	ctx := newTenant(t, d)
+	item := value.NewID()
+	kinds := []string{db.Stock, db.Watch}
+	for _, kind := range kinds {
+		write(t, d, ctx, db.SQL(`select queue_add(array[$1]::uuid[], $2)::text`, item, kind))
+	}
+	for _, kind := range kinds {
+		items, err := d.Claim(t.Context(), kind, value.NewID(), 10, time.Hour)
+		testkit.Check(t, err)
+		if len(items) != 1 || items[0].ID != item {
+			t.Errorf("claimed %v of the kind %s", items, kind)
+		}
+	}
+}

@@ -84,6 +84,6 @@ create table queue_items (
 	signalled boolean not null, -- whether queue_claim merged a signal since the lease began or was last checked
 	leased_by uuid, -- null if no instance works on the item
 	leased_until timestamptz,
-	primary key (tenant_id, item_id)
+	primary key (tenant_id, item_id, kind) -- the items of several kinds have the id of their tenant
 );
 create index queue_items_due on queue_items (due_at);
