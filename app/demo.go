@@ -22,11 +22,11 @@ import (
 	"spoolwright/web/start"
 )
 
-// demoCommand runs a farm with sample data, to try the API.
+// demoCommand runs a farm with sample data and watched printers, to try the API.
 func demoCommand() cli.Command {
 	return cli.Command{
 		Name: "demo", Needs: cli.Settings,
-		Help: "serve a throwaway farm with sample data on loopback",
+		Help: "serve a throwaway farm with sample data and watched printers on loopback",
 		Setup: cli.Without(func(ctx context.Context, call *cli.Call) error {
 			c := call.Config
 			host, _, _ := net.SplitHostPort(c.Listen)
@@ -57,6 +57,7 @@ func demoCommand() cli.Command {
 				if err := loadDemo(ctx, c, d, user); err != nil {
 					return fmt.Errorf("sample data: %w", err)
 				}
+				c.Watch, c.WatchNetworks = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 				return serveOn(ctx, call, c, d, l, func(base string, once *auth.OneLogin) error {
 					return accounts.Announce(call.Out, "a demo farm", base, accounts.Link(base, once, user), user,
 						"Ctrl-C; then everything is gone")
@@ -68,7 +69,7 @@ func demoCommand() cli.Command {
 
 // loadDemo sends the sample data, as the user, to a second server without request limits.
 func loadDemo(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser) error {
-	c.PerMinute, c.PerHour, c.DrainDelay, c.Log = 0, 0, 0, slog.New(slog.DiscardHandler)
+	c.Watch, c.PerMinute, c.PerHour, c.DrainDelay, c.Log = false, 0, 0, 0, slog.New(slog.DiscardHandler)
 	s, err := newServer(c, d, nil, nil)
 	if err != nil {
 		return err
@@ -143,7 +144,10 @@ func fillDemo(ctx context.Context, d *db.DB, user accounts.NewUser, token *strin
 	if err := steps.Hide(ctx); err != nil {
 		return err
 	}
-	return steps.Fill(ctx, send)
+	if err := steps.Fill(ctx, send); err != nil {
+		return err
+	}
+	return watchDemo(ctx, send)
 }
 
 // demoSettings are the currency and the rates of the farm.

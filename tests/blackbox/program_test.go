@@ -993,6 +993,15 @@ func testDemo(t *testing.T, p program) {
 		}
 	}
 
+	eventually(t, "the demo watches its printers", func() bool {
+		status, answer := c.call(t, token, "GET", "/api/v1/printer-states?state=printing,attention", nil)
+		return status == 200 && answer["total"] == 5.0
+	})
+	status, answer := c.call(t, token, "GET", "/api/v1/printer-states?question=true", nil)
+	if status != 200 || answer["total"] != 0.0 {
+		t.Errorf("the demo asks about jobs: %d %v", status, answer)
+	}
+
 	// A demo that is killed leaves its folder to the next start. That leaves the folder of a running demo alone.
 	folders := func() []string {
 		var names []string
