@@ -2778,7 +2778,7 @@ export interface PrinterState<D = number> {
   readonly watched: boolean;
   /** The run of the job; null without one. */
   readonly run_id: string | null;
-  /** Whether a person must say which run the job is: see answerPrinterQuestion. */
+  /** Whether a person must say which run a job is: see answerPrinterQuestion. */
   readonly question: boolean;
   /** The likely answers, if the question is open: at most ten runs. */
   readonly candidates: readonly RunCandidate[];
@@ -2786,6 +2786,8 @@ export interface PrinterState<D = number> {
   readonly needs_person: boolean;
   /** The job that runs, or has just ended. */
   readonly job: PrinterJob<D> | null;
+  /** The oldest job about which a person is asked; it may have ended before `job`. */
+  readonly asked: PrinterJob<D> | null;
   /** What the printer says is loaded. */
   readonly slots: readonly PrinterSlot[];
   /** When the printer was created. */
@@ -6421,6 +6423,8 @@ export interface SentState {
 
 /** The type `SentStates` of the API, in request bodies. */
 export interface SentStates {
+  /** Name of the watcher, as in its leases. States of printers that another watcher has leased are refused. */
+  watcher?: string | null | undefined;
   /** The states, up to 1,000; those of one printer in their order. */
   states?: readonly SentState[] | undefined;
 }
@@ -12330,7 +12334,8 @@ export class PrinterStatesResource<M extends DecimalMode = "number"> {
    *
    * Returns each printer with its last state. The `state` of a printer that nobody has watched is `unknown`, and its
    * `sequence` 0. While no watcher has a lease of the printer, `watched` is false, and the state may be old.
-   * `candidates` are the likely answers to an open question, the likeliest first.
+   * `candidates` are the likely answers to an open question, the likeliest first. `job` is what the printer prints,
+   * or its last job; `asked` is its oldest job about which a person is asked, which may have ended before.
    */
   list(
     query: ListPrinterStatesQuery = {},
@@ -12357,23 +12362,28 @@ export class PrinterStatesResource<M extends DecimalMode = "number"> {
    *
    * Takes up to 1,000 states of any printers of the farm. Each has its own result: `accepted`, `duplicate` if its
    * `sequence` is not greater than that of the stored state, or `refused` with an `error` if there is no such
-   * printer. A state that says nothing new changes nothing: progress alone is stored at most every 30 seconds, when
-   * it has grown by 1 %. Also accepts API keys of the role `watcher`.
+   * printer, if another watcher than `watcher` has its lease, or if its `sequence` is more than a day after the
+   * current time in microseconds, so that later states could not follow. A state that says nothing new changes
+   * nothing: progress alone is stored at most every 30 seconds, when it has grown by 1 %. Also accepts API keys of
+   * the role `watcher`.
    *
    * A job that prints starts the run that it is: the run in progress with this job; else the run in progress, or the
    * earliest pending run in the queue, on this printer, whose product was made from the file (by its name or its
-   * SHA-256, and its plate); else a new run of the product that was made from the file, or without an item. A job
-   * belongs to one run at most, and a run to one job. What is not certain is left to a person: `run_id` is null,
-   * `question` of the printer's state is true, and `answerPrinterQuestion` answers. A job that was already printing
-   * when the watcher first saw the printer (`adopted`), and one that nobody may have started (`certain` is false),
-   * never take a pending run by themselves.
+   * SHA-256, and its plate); else a new run of the product that was made from the file, or that a person gave to the
+   * last run of the file, or without an item. A job belongs to one run at most, and a run to one job. What is not
+   * certain is left to a person: `run_id` is null, `question` of the printer's state is true with the job in `asked`,
+   * and `answerPrinterQuestion` answers, also after the end of the job. A job that was already printing when the
+   * watcher first saw the printer (`adopted`), and one that nobody may have started (`certain` is false), never take
+   * a pending run by themselves, and one without a file asks until a later state has its name.
    *
    * The run is `paused` and continues with its job. When the job ends, the run gets its hours and its grams, and
    * `usage_source` says where the grams come from: `reports` of the printer by Spoolman's API, which are never
    * deducted twice; else `grams` or `length` that the printer used; else the `estimate` by progress. Then a
    * `completed` or `cancelled` job completes or cancels its run. A run waits for a person (`needs=confirmation`) if
-   * its job has failed, if the end was missed (`unknown`), if the grams are unknown or more than twice the estimate,
-   * or always, with the setting `confirm_runs`.
+   * its job has failed; if the end was missed (`unknown`), until the job goes on or ends; if the grams are unknown,
+   * more than twice or, of a completed job, less than half of the estimate, or, without one, more than the spools
+   * had; if the filament came from a slot with another spool; if the print took more than 30 days; or always, with
+   * the setting `confirm_runs`.
    *
    * Requires the role `operator` or `admin`.
    */
