@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
@@ -26,7 +27,7 @@ import (
 func demoCommand() cli.Command {
 	return cli.Command{
 		Name: "demo", Needs: cli.Settings,
-		Help: "serve a throwaway farm with sample data and watched printers on loopback",
+		Help: "serve a throwaway farm with sample data and, unless WATCH=off, watched printers on loopback",
 		Setup: cli.Without(func(ctx context.Context, call *cli.Call) error {
 			c := call.Config
 			host, _, _ := net.SplitHostPort(c.Listen)
@@ -54,10 +55,11 @@ func demoCommand() cli.Command {
 				if _, err := a.Add(ctx, user); err != nil {
 					return err
 				}
+				c.Watch = os.Getenv("WATCH") != "off"
+				c.WatchNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 				if err := loadDemo(ctx, c, d, user); err != nil {
 					return fmt.Errorf("sample data: %w", err)
 				}
-				c.Watch, c.WatchNetworks = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 				return serveOn(ctx, call, c, d, l, func(base string, once *auth.OneLogin) error {
 					return accounts.Announce(call.Out, "a demo farm", base, accounts.Link(base, once, user), user,
 						"Ctrl-C; then everything is gone")
@@ -69,6 +71,7 @@ func demoCommand() cli.Command {
 
 // loadDemo sends the sample data, as the user, to a second server without request limits.
 func loadDemo(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser) error {
+	watch := c.Watch
 	c.Watch, c.PerMinute, c.PerHour, c.DrainDelay, c.Log = false, 0, 0, 0, slog.New(slog.DiscardHandler)
 	s, err := newServer(c, d, nil, nil)
 	if err != nil {
@@ -106,7 +109,9 @@ func loadDemo(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser
 		}
 		return text, err
 	}
-	err = fillDemo(ctx, d, user, &token, send)
+	if err = fillDemo(ctx, d, user, &token, send); err == nil && watch {
+		err = watchDemo(ctx, send)
+	}
 	transport.CloseIdleConnections()
 	stop()
 	return errors.Join(err, <-stopped)
@@ -144,10 +149,7 @@ func fillDemo(ctx context.Context, d *db.DB, user accounts.NewUser, token *strin
 	if err := steps.Hide(ctx); err != nil {
 		return err
 	}
-	if err := steps.Fill(ctx, send); err != nil {
-		return err
-	}
-	return watchDemo(ctx, send)
+	return steps.Fill(ctx, send)
 }
 
 // demoSettings are the currency and the rates of the farm.

@@ -30,8 +30,8 @@ var owners = map[string]string{
 		"spoolman_items spools usage_changes vendors",
 	"catalog": "piece_entries product_components product_materials product_pictures product_pieces products " +
 		"variant_materials",
-	"production": "printer_jobs printer_leases printer_state_changes printer_states production_runs run_history run_items " +
-		"run_materials usage_days usage_summaries",
+	"production": "printer_jobs printer_leases printer_state_changes printer_states production_runs run_history " +
+		"run_items run_materials usage_days usage_summaries",
 	"orders/shops":        "file_orders shop_orders shops",
 	"orders":              "order_assignments order_items order_lines orders",
 	"orders/stock":        "stock_levels",

@@ -26,7 +26,8 @@ func lockCatalog() *db.Stmt { return db.Lock("catalog") }
 
 // lockProduct is the server.Lock of a product. All changes of a bill of materials or of costs lock the catalog.
 func lockProduct(ids ...string) []*db.Stmt {
-	return []*db.Stmt{lockCatalog(), lockBase(ids[0]), db.SQL(`select id from products where id = $1 for no key update`, ids[0])}
+	return []*db.Stmt{lockCatalog(), lockBase(ids[0]),
+		db.SQL(`select id from products where id = $1 for no key update`, ids[0])}
 }
 
 const costTooLarge = "makes a cost of this product, or of a product that contains it, larger than 999,999,999"

@@ -70,7 +70,9 @@ type FileProduct struct {
 func OfFile(name, sum string) string { return ofFile("p.file_name = "+name, sum) }
 
 // OfPrint is OfFile for the name that a printer has for the file.
-func OfPrint(name, sum string) string { return ofFile("p.file_key = nullif(file_key("+name+"), '')", sum) }
+func OfPrint(name, sum string) string {
+	return ofFile("p.file_key = nullif(file_key("+name+"), '')", sum)
+}
 
 func ofFile(named, sum string) string {
 	return `(

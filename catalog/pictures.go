@@ -44,7 +44,8 @@ func (h handlers) getPicture(ctx context.Context, r *server.Request[PictureQuery
 	read := db.SQL(`
 		select i.media, p.picture_version, i.`+column+`
 		from products p join product_pictures i on i.product_id in (p.id, p.variant_of)
-		where p.id = $1 and p.hidden_at is null order by i.product_id <> p.id limit 1`, r.ID("id")).Into(&p.Media, &p.Version, &p.Data)
+		where p.id = $1 and p.hidden_at is null order by i.product_id <> p.id limit 1`, r.ID("id")).
+		Into(&p.Media, &p.Version, &p.Data)
 	return p, server.Found(read, h.db.Read(ctx, read))
 }
 

@@ -107,9 +107,11 @@ func (c *Config) settings() []setting {
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
 			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
-		{"WATCH", "off", "on: the service watches the printers of all farms, whose admins may then connect to all addresses in WATCH_NETWORKS",
+		{"WATCH", "off", "on: the service watches the printers of all farms, whose admins may then connect to all " +
+			"addresses in WATCH_NETWORKS",
 			onOff(&c.Watch)},
-		{"WATCH_NETWORKS", "", "networks with printers that the service may reach, such as 192.168.1.0/24, separated by commas",
+		{"WATCH_NETWORKS", "", "networks with printers that the service may reach, such as 192.168.1.0/24, separated by " +
+			"commas",
 			func(v string) (err error) { c.WatchNetworks, err = server.ParsePrefixes(v); return err }},
 		{"FILAMENT_CATALOG_URL", "", "address of the filaments.json of SpoolmanDB, which people may fetch into the " +
 			"catalog of their farm, such as https://donkie.github.io/SpoolmanDB/filaments.json; if empty, they upload a file",

@@ -457,7 +457,8 @@ func (h handlers) list(f RunFilter) *server.List {
 	items, count := ListedItems("production_runs.id")
 	l := f.list(h.orders, listColumns+", "+items+" as items, "+count+" as item_count, "+
 		ListedSpools("production_runs.id")+" as materials, "+h.orders.Named("production_runs.id")+" as orders, "+
-		"(select row_to_json(p) from ("+printOf("production_runs.id")+") p) as print")
+		"(select row_to_json(p) from ("+printOf("production_runs.id")+
+		" and production_runs.status in ('in_progress', 'paused')) p) as print")
 	l.Computed()
 	return l
 }

@@ -180,8 +180,9 @@ func (s *SentState) stored(old *job) *job {
 	}
 	j := &job{ID: in.ID.Or(""), File: in.File.Value, Plate: in.Plate.Value, SHA256: in.SHA256.Value,
 		Adopted: in.Adopted.Or(false), Certain: in.Certain.Or(true), StartedAt: in.StartedAt.Value,
-		Elapsed: in.Elapsed.Value, Progress: in.Progress.Value, SecondsLeft: in.SecondsLeft.Value, Used: []use{}, Outcome: in.Outcome.Value,
-		Reason: in.Reason.Value}
+		Elapsed: in.Elapsed.Value, Progress: in.Progress.Value, SecondsLeft: in.SecondsLeft.Value, Used: []use{},
+		Outcome: in.Outcome.Value,
+		Reason:  in.Reason.Value}
 	if name, err := url.PathUnescape(orZero(j.File)); j.File != nil && err == nil && utf8.ValidString(name) &&
 		!strings.ContainsFunc(name, func(c rune) bool { return c == 0 || value.IsDirection(c) }) {
 		j.File = &name
@@ -614,7 +615,8 @@ var listStatesDoc = &server.Doc{
 	Description: "Returns each printer with its last state. The `state` of a printer that nobody has watched is " +
 		"`unknown`, and its `sequence` 0. While no watcher has a lease of the printer, `watched` is false, and the state " +
 		"may be old. `candidates` are the likely answers to an open question, the likeliest first. `job` is what the " +
-		"printer prints, or its last job; `asked` is its oldest job about which a person is asked, which may have ended before.",
+		"printer prints, or its last job; `asked` is its oldest job about which a person is asked, which may have " +
+		"ended before.",
 }
 
 // among selects the states of the printers with the ids, or the others, which indexes find.

@@ -391,11 +391,12 @@ func TestSendStates(t *testing.T) {
 		"items.0.watched": "false"})
 	w.Get(t, states+"/changes").Want(200).Shows(map[string]string{"total": "1", "items.0.state": "printing"})
 	for field, s := range map[string]j{
-		"states[0].sequence":      {"printer_id": w.printer, "sequence": 0, "state": "idle"},
-		"states[0].state":         {"printer_id": w.printer, "sequence": 1, "state": "x"},
-		"states[0].job.id":        {"printer_id": w.printer, "sequence": 1, "state": "idle", "job": j{}},
-		"states[0].job.progress":  {"printer_id": w.printer, "sequence": 1, "state": "idle", "job": j{"id": "1", "progress": 2}},
-		"states[0].job.used[0].x": {"printer_id": w.printer, "sequence": 1, "state": "idle", "job": j{"id": "1", "used": []j{{"x": 1}}}},
+		"states[0].sequence":     {"printer_id": w.printer, "sequence": 0, "state": "idle"},
+		"states[0].state":        {"printer_id": w.printer, "sequence": 1, "state": "x"},
+		"states[0].job.id":       {"printer_id": w.printer, "sequence": 1, "state": "idle", "job": j{}},
+		"states[0].job.progress": {"printer_id": w.printer, "sequence": 1, "state": "idle", "job": j{"id": "1", "progress": 2}},
+		"states[0].job.used[0].x": {"printer_id": w.printer, "sequence": 1, "state": "idle", "job": j{"id": "1",
+			"used": []j{{"x": 1}}}},
 		"states[0].slots[0].slot": {"printer_id": w.printer, "sequence": 1, "state": "idle", "slots": []j{{}}},
 	} {
 		w.watcher.Post(t, states, j{"states": []j{s}}).Fields(field)

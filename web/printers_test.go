@@ -112,7 +112,8 @@ func TestWatchedPrinterPage(t *testing.T) {
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 1, "state": "printing",
 		"message": "Layer <3>", "job": j{"id": "1", "file": "hook.gcode", "adopted": true}}}}).Want(200)
 	b.get(t, at).shows(t, "Which run?", "hook.gcode", "Layer <3>", "Which run is hook.gcode?", "What happened Printing")
-	today := b.get(t, "/").shows(t, "MK4 Which run?", "Layer <3> Which run is hook.gcode? hook.gcode A new run None: a test").
+	today := b.get(t, "/").shows(t, "MK4 Which run?",
+		"Layer <3> Which run is hook.gcode? hook.gcode A new run None: a test").
 		hides(t, "No run waits for you.", "Free")
 	c.Post(t, "/api/v1/printers", j{"name": "Before"}).Want(201)
 	b.get(t, "/printers").shows(t, "MK4 Which run? Layer <3>", "Before")

@@ -119,7 +119,8 @@ func TestSampleDataInUse(t *testing.T) {
 	order := c.Post(t, "/api/v1/orders", j{"reference": "OWN-1", "items": []j{{"product_id": hook, "quantity": 2}}}).
 		Want(201).ID()
 
-	b.get(t, "/samples").shows(t, "Also removed", "order PLAY-1", "run 1 × Phone stand", "Kept", "printer Voron 2.4 #3", "printer Prusa MK4 #5",
+	b.get(t, "/samples").shows(t, "Also removed", "order PLAY-1", "run 1 × Phone stand", "Kept",
+		"printer Voron 2.4 #3", "printer Prusa MK4 #5",
 		"product Desk lamp base", "PLA Black (Polymaker)").submit(t, "/samples/remove").to(t, "/").
 		shows(t, "The sample data is removed. Your own data uses these, so they stay:", "Desk lamp base")
 	for path, want := range map[string]string{"spools": "2", "printers": "3", "products": "3", "orders": "1",

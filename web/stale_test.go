@@ -26,7 +26,8 @@ var others = map[string]string{
 		/orders/new /stock/new /runs/new /settings/fields/new /settings/keys /settings/users /settings/webhooks
 		/settings/shops /printers/{id}/key /products/{id}/materials /products/{id}/components /products/{id}/plates
 		/products/{id}/variants /orders/{id}/items /orders/{id}/plan /orders/{id}/items/{part}/print /runs/{id}/items
-		/runs/{id}/materials /orders/{id}/lines/{part} /samples /settings/users/{id}/password-link /settings/users/{id}/password-email`,
+		/runs/{id}/materials /orders/{id}/lines/{part} /samples
+		/settings/users/{id}/password-link /settings/users/{id}/password-email`,
 	"they remove something or bring it back": `/spools/{id}/remove /filaments/{id}/remove /vendors/{id}/remove
 		/printers/{id}/remove /products/{id}/remove /orders/{id}/remove /stock/{id}/remove /settings/users/{id}/remove
 		/settings/fields/{id}/remove /runs/{id}/remove /spools/removal /spools/{id}/restore /filaments/{id}/restore
@@ -307,7 +308,8 @@ func TestStaleForms(t *testing.T) {
 		}
 	}
 	for _, f := range crawl(t, a, mux) {
-		if f.isEdit() && !strings.Contains(f.page, c.Actor.User) {
+		// A form of another kind replaces the connection of a printer, and then that form has nothing to change.
+		if f.isEdit() && !strings.Contains(f.page, c.Actor.User) && !strings.Contains(f.page, "/connection?kind=") {
 			kinds[f.kind()] = append(kinds[f.kind()], f)
 			if known[f.pattern] {
 				t.Errorf("%s has values that it changes", f.pattern)

@@ -140,7 +140,8 @@ func Routes(d *db.DB) []server.Route {
 var listDoc = &server.Doc{
 	ID: "listAuditLog", Tag: tag, Summary: "Read the audit log",
 	Description: "Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to " +
-		"shops, printers, connections to printers or custom fields, and who exported, imported, removed, restored or corrected something, newest " +
+		"shops, printers, connections to printers or custom fields, and who exported, " +
+		"imported, removed, restored or corrected something, newest " +
 		"first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that " +
 		"time. An entry has the names of fields, but not their values.\n\n" +
 		"The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one `sign_in.more_failed` " +

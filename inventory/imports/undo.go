@@ -93,7 +93,8 @@ var UndoDoc = &server.Doc{
 		"stays, and `left` names it with the reason: a created spool with another entry in its ledger than the first, in a " +
 		"run, or edited; a created filament or vendor that spools, filaments or products name, or that was changed; a " +
 		"created product that another product contains, that a variant follows, that an order, a run or the ledger of " +
-		"pieces names, or that was changed; a created order with a run or a delivery, that messages of a shop changed, or that was changed; and " +
+		"pieces names, or that was changed; a created order with a run or a delivery, that messages of a shop " +
+		"changed, or that was changed; and " +
 		"fields that have another value than the import gave them. A changed filament of a spool is restored together " +
 		"with the fields that follow from it, or not at all, and so are the items of an order. Changes of orders that " +
 		"were there before the first file, or that have messages of a shop, stay. Definitions of custom fields stay. The " +

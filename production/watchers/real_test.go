@@ -382,13 +382,13 @@ func (m *moonraker) do(t *testing.T, action string) {
 	case "start", "start medium", "start long":
 		m.seconds, m.mm = 0.1, 0
 		m.stats("printing")
-		extrude(1000)
+		extrude(12000)
 	case "pause":
 		m.stats("paused")
 	case "resume":
 		extrude(0)
 	case "complete":
-		extrude(1000)
+		extrude(12000)
 		m.stats("complete")
 	case "cancel":
 		m.stats("cancelled")
@@ -396,8 +396,11 @@ func (m *moonraker) do(t *testing.T, action string) {
 		m.stats("error")
 	case "restart": // the row of the job in the history ends, the job does not
 		m.stop(syscall.SIGTERM)
-		extrude(500)
+		extrude(6000)
 		m.start(t)
+		testkit.Eventually(t, "the watcher is connected again", func() bool {
+			return m.answers("/server/info", "", `"websocket_count":1`)
+		})
 	case "cut":
 		m.klippy.Restart()
 	}

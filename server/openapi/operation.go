@@ -252,9 +252,12 @@ func (d *document) requestExamples(route server.Route) object {
 			panic(err)
 		}
 	}
-	full := bytes.Clone(plain[:len(plain)-1])
+	full, given := bytes.Clone(plain[:len(plain)-1]), map[string]json.RawMessage{}
+	if err := json.Unmarshal(plain, &given); err != nil {
+		panic(err)
+	}
 	for _, f := range server.SchemaOfType(route.Endpoint.In).Fields {
-		if !f.List || f.ReadOnly || f.Patched || route.Method() == "PATCH" {
+		if !f.List || f.ReadOnly || f.Patched || route.Method() == "PATCH" || given[f.Name] != nil {
 			continue
 		}
 		entry, err := json.Marshal(d.example(f.Kind, true))

@@ -132,9 +132,10 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	for _, hidden := range []string{"/api/v1/spools", "/api/v1/products"} {
 		c.Delete(t, hidden+"/"+f.create(t, hidden, hidden)).Want(204)
 	}
-	inColors := c.Post(t, "/api/v1/products", testkit.JSON{"name": "In colors", "plates": []testkit.JSON{{"materials": []testkit.JSON{
-		{"material_type": "PLA", "color": "Black", "weight_grams": 1}, {"material_type": "PLA", "color": "Red",
-			"weight_grams": 1}}}}}).Want(201).ID()
+	inColors := c.Post(t, "/api/v1/products", testkit.JSON{"name": "In colors",
+		"plates": []testkit.JSON{{"materials": []testkit.JSON{
+			{"material_type": "PLA", "color": "Black", "weight_grams": 1}, {"material_type": "PLA", "color": "Red",
+				"weight_grams": 1}}}}}).Want(201).ID()
 	gone := c.Post(t, "/api/v1/filaments", testkit.JSON{"material_type": "PLA", "color": "Gone", "diameter_mm": 1.75}).
 		Want(201).ID()
 	c.Post(t, "/api/v1/products", testkit.JSON{"variant_of": inColors, "selling_price": 3, "variant_materials": []testkit.JSON{
@@ -155,7 +156,7 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	for _, path := range []string{"spools/" + old, "filaments/" + filament, "printers/" + away} {
 		c.Delete(t, "/api/v1/"+path).Want(204)
 	}
-	odd := "\\.\n\\N\t\"'\\\r\x01 漢字 \u202e"
+	odd := "\\.\n\\N\t\"'\\\r\x01 漢字 \u200f"
 	spool := c.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Odd", "diameter_mm": 1.75,
 		"net_weight_grams": 1000, "purchase_price": 19.99, "notes": odd + strings.Repeat("é", 9000)}).Want(201).ID()
 	c.Post(t, "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 0.000001, "reason": "Grüße"}).Want(200)

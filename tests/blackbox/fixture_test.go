@@ -376,7 +376,8 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		return path + rest
 	}
 	if pattern == "/api/v1/printers/{id}/answer" { // of a printer with an open question
-		if id := f.ids[pattern]; id == "" || f.admin.Get(t, "/api/v1/printer-states?question=true&ids="+id).Text("total") == "0" {
+		id := f.ids[pattern]
+		if id == "" || f.admin.Get(t, "/api/v1/printer-states?question=true&ids="+id).Text("total") == "0" {
 			f.ids[pattern] = f.create(t, "/api/v1/printers", "/api/v1/printers")
 			f.admin.Post(t, "/api/v1/production-runs", testkit.JSON{"printer_id": f.ids[pattern], "status": "in_progress"}).
 				Want(201)

@@ -73,7 +73,7 @@ func testImportExport(t *testing.T, p program) {
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	for _, farm := range []string{"north", "south"} {
 		p.succeeds(t, testPassword, env, "user", "add", "--tenant", farm, "--new-tenant",
-			"--email", "ada@"+farm+".example", "--name", "Ada\u202e", "--role", "admin", "--password-stdin")
+			"--email", "ada@"+farm+".example", "--name", "Ada\u200f", "--role", "admin", "--password-stdin")
 	}
 	for _, flag := range []string{"-json", "--json"} {
 		for _, command := range []string{"user", "tenant"} {
@@ -86,7 +86,7 @@ func testImportExport(t *testing.T, p program) {
 	}
 	table := strings.Split(p.succeeds(t, "", env, "user", "list"), "\n")
 	column := strings.Index(strings.ReplaceAll(table[1], "\ufffd", "x"), "admin")
-	if len(table) != 4 || strings.Contains(table[1], "\u202e") || strings.Index(table[0], "ROLE") != column {
+	if len(table) != 4 || strings.Contains(table[1], "\u200f") || strings.Index(table[0], "ROLE") != column {
 		t.Errorf("the columns are not aligned, or a control character was printed:\n%s", strings.Join(table, "\n"))
 	}
 

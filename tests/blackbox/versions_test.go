@@ -17,8 +17,8 @@ func updatedAt(t *testing.T, a *testkit.Response) time.Time {
 	return at
 }
 
-// TestIfMatch changes each resource that has an ETag: a PUT or PATCH of an old version is a 412, and a change of the resource
-// or of its parts changes its ETag and updated_at.
+// TestIfMatch changes each resource that has an ETag: a PUT or PATCH of an old version is a 412, and a change of the
+// resource or of its parts changes its ETag and updated_at.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
