@@ -35,7 +35,7 @@ var owners = map[string]string{
 	"orders/shops":        "file_orders shop_orders shops",
 	"orders":              "order_assignments order_items order_lines orders",
 	"orders/stock":        "stock_levels",
-	"production/printers": "printer_connections printer_slots printers",
+	"production/printers": "printer_connections printer_slots printers spool_tags",
 	"spoolman":            "printer_settings",
 	"web/start":           "first_steps",
 	"transfer":            "import_columns",

@@ -47,6 +47,7 @@ var privileges = map[string]string{
 	"filaments":             "SELECT INSERT UPDATE DELETE",
 	"printers":              "SELECT INSERT UPDATE DELETE",
 	"printer_slots":         "SELECT INSERT UPDATE DELETE",
+	"spool_tags":            "SELECT INSERT UPDATE DELETE",
 	"printer_connections":   "SELECT INSERT UPDATE DELETE",
 	"printer_jobs":          "SELECT INSERT UPDATE DELETE",
 	"printer_leases":        "SELECT INSERT UPDATE DELETE",

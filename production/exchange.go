@@ -72,7 +72,7 @@ func (h handlers) exchange(ctx context.Context, r *server.Request[ExchangeReques
 	materials := db.SQL(`
 		select m.id, m.spool_id, m.estimated_weight_grams, m.actual_weight_grams, m.cost_per_gram
 		from run_materials m where m.run_id = $1 order by m.created_at, m.id limit $2`, run, maxStates)
-	reads := []*db.Stmt{locked, printers.LockSlots(), material, materials, named, isFull("run_materials", run, &full)}
+	reads := []*db.Stmt{printers.LockSlots(), locked, material, materials, named, isFull("run_materials", run, &full)}
 	return respond(ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		return h.db.Decide(ctx, reads, func() ([]*db.Stmt, error) {
 			switch {

@@ -35,6 +35,9 @@ func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) e
 		result.Outcome, result.RunID = "duplicate", k.RunID
 		return nil
 	}
+	if err := h.seeTrays(ctx, k, &n); err != nil {
+		return err
+	}
 	gone := n.State != "offline" && n.State != "unknown"
 	if n.Job != nil {
 		gone = k.Job != nil && n.Job.ID != k.Job.ID
@@ -77,6 +80,18 @@ func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) e
 		}
 	}
 	return h.db.Write(ctx, writes...)
+}
+
+// seeTrays loads and unloads the slots of the printer whose trays have changed from k to n.
+func (h handlers) seeTrays(ctx context.Context, k, n *known) error {
+	var writes []*db.Stmt
+	for _, s := range k.trays(n) {
+		writes = append(writes, printers.SeeTray(string(n.ID), s.number(), s.Tag, s.Empty))
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	return h.db.Write(ctx, append([]*db.Stmt{printers.LockSlots()}, writes...)...)
 }
 
 func idArg(id *value.UUID) any {
@@ -584,7 +599,12 @@ func (u use) slot() int64 {
 	if u.Slot == nil {
 		return orZero(u.Tool) + 1
 	}
-	m := slotNames.FindStringSubmatch(*u.Slot)
+	return slot{Slot: *u.Slot}.number()
+}
+
+// number returns the number of the slot, or 0.
+func (s slot) number() int64 {
+	m := slotNames.FindStringSubmatch(s.Slot)
 	switch {
 	case m == nil:
 		return 0

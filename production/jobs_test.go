@@ -226,19 +226,28 @@ func TestRefusedStates(t *testing.T) {
 	send("b", now+1).Shows(map[string]string{"results.0.outcome": "accepted"})
 }
 
-// People remove, move and end runs, and remove printers, while jobs start and end: nothing fails.
+// People remove, move and end runs, load spools and remove printers, while jobs start and end and spools change places:
+// nothing fails.
 func TestJobsBesidePeople(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)
 	second := w.Post(t, "/api/v1/printers", j{"name": "Second"}).Want(201).ID()
-	sequence := 0
+	spare := w.other(t, 0)
+	w.trays(t, w.printer, j{"slot": "A1", "tag": "T"})
+	w.load(t, w.printer, "1", w.spool) // whose tag changes between the printers
+	sequence := 100
 	for n := range 12 {
 		run := w.plan(t)
+		material := w.run(t, run).Text("materials.0.id")
 		gone := w.Post(t, "/api/v1/printers", j{"name": fmt.Sprint("Gone ", n)}).Want(201).ID()
 		sequence += 10
 		state := func(printer string, ahead int, state string, job j) j {
 			job["id"] = fmt.Sprint(n)
-			return j{"printer_id": printer, "sequence": sequence + ahead, "state": state, "job": with(job)}
+			tray := j{"slot": "A1", "tag": "T"}
+			if (ahead+n)%2 == 0 {
+				tray = j{"slot": "A1", "empty": true}
+			}
+			return j{"printer_id": printer, "sequence": sequence + ahead, "state": state, "job": with(job), "slots": []j{tray}}
 		}
 		calls := []func() (*testkit.Response, error){
 			func() (*testkit.Response, error) {
@@ -256,6 +265,12 @@ func TestJobsBesidePeople(t *testing.T) {
 				return w.watcher.Send("POST", states+"/lease", j{"watcher": "a", "printer_ids": []string{gone, second}})
 			},
 			func() (*testkit.Response, error) { return w.Send("DELETE", "/api/v1/printers/"+gone, nil) },
+			func() (*testkit.Response, error) {
+				return w.Send("PUT", "/api/v1/printers/"+second+"/slots/1", j{"spool_id": spare})
+			},
+			func() (*testkit.Response, error) {
+				return w.Send("POST", "/api/v1/production-runs/"+run+"/materials/"+material+"/exchange", j{"spool_id": spare})
+			},
 			func() (*testkit.Response, error) {
 				if n%3 == 0 {
 					return w.Send("PATCH", "/api/v1/production-runs/"+run, j{"printer_id": second})

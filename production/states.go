@@ -124,7 +124,7 @@ type StateError struct {
 	Detail string `json:"detail" rule:"notNull"`
 }
 
-// PrinterJob, FilamentUse and PrinterSlot are what was sent, in a response.
+// PrinterJob, FilamentUse, LeasedSlot and PrinterSlot are what was sent, in a response.
 type (
 	PrinterJob struct {
 		SentJob
@@ -133,7 +133,12 @@ type (
 
 	FilamentUse struct{ SentUse }
 
-	PrinterSlot struct{ SentSlot }
+	LeasedSlot struct{ SentSlot }
+
+	PrinterSlot struct {
+		SentSlot
+		Unknown bool `json:"unknown" rule:"notNull"`
+	}
 )
 
 // job is a PrinterJob as it is stored and returned.
@@ -238,7 +243,11 @@ func (s *SentState) loaded() []slot {
 	}
 	all := []slot{}
 	for _, in := range s.Slots {
-		all = append(all, slot{in.Slot.Or(""), in.Tag.Value, in.Material.Value, in.Color.Value, in.Remaining.Value,
+		tag := in.Tag.Value
+		if strings.Trim(orZero(tag), "0") == "" || in.Empty.Or(false) { // no tag was read
+			tag = nil
+		}
+		all = append(all, slot{in.Slot.Or(""), tag, in.Material.Value, in.Color.Value, in.Remaining.Value,
 			in.Empty.Or(false)})
 	}
 	return all
@@ -286,6 +295,21 @@ func (k *known) turns(n *known) bool {
 	return k.State != n.State || (before == nil) != (after == nil) ||
 		before != nil && (before.ID != after.ID || !reflect.DeepEqual(before.Outcome, after.Outcome) ||
 			before.File == nil && after.File != nil)
+}
+
+// maxSlots is the maximum number of slots of a printer.
+const maxSlots = 64
+
+// trays returns the slots of n with another tray than in k, as far as a printer of the service has such slots.
+func (k *known) trays(n *known) (all []slot) {
+	for _, s := range n.Slots {
+		i := slices.IndexFunc(k.Slots, func(was slot) bool { return was.Slot == s.Slot })
+		same := i >= 0 && k.Slots[i].Empty == s.Empty && reflect.DeepEqual(k.Slots[i].Tag, s.Tag)
+		if n := s.number(); n > 0 && n <= maxSlots && !same {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // The least change of the progress and the least time for which the progress alone is written.
@@ -356,7 +380,11 @@ var sendStatesDoc = &server.Doc{
 		"its job has failed; if the end was missed (`unknown`), until the job goes on or ends; if the grams are unknown, " +
 		"more than twice or, of a completed job, less than half of the estimate, or, without one, more than the spools " +
 		"had; if the filament came from a slot with another spool; if the print took more than 30 days; or always, with " +
-		"the setting `confirm_runs`.",
+		"the setting `confirm_runs`.\n\n" +
+		"When the `tag` of one of the `slots` changes, the spool that has the tag is loaded into this slot, as " +
+		"`loadPrinterSlot` does, unless it is removed or archived. A slot that becomes empty, or gets a tag of no spool, " +
+		"unloads a spool that has another tag. A tag is that of the spool that `loadPrinterSlot` has last loaded into its " +
+		"slot; a tag of zeros is none.",
 	Request: `{"states":[{"printer_id":"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71","sequence":1705312800000000,` +
 		`"state":"printing","job":{"id":"0000BF-1705309200","file":"dragon.gcode","progress":0.4,"seconds_left":5400}}]}`,
 }
@@ -406,6 +434,7 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 		byPrinter[all[i].ID] = &all[i]
 	}
 	progress, turned := map[value.UUID]map[string]any{}, map[value.UUID][]int{}
+	trays := map[value.UUID]bool{} // printers with other trays than before
 	for i := range states {
 		s, result := &states[i], &results[i]
 		k := byPrinter[result.PrinterID]
@@ -413,16 +442,17 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 			result.Outcome = "refused"
 			continue
 		}
+		n := k.next(s)
+		trays[k.ID] = trays[k.ID] || len(k.trays(&n)) > 0
 		if turned[k.ID] != nil {
 			turned[k.ID] = append(turned[k.ID], i)
 			continue
 		}
 		result.RunID = k.RunID
-		n := k.next(s)
 		switch {
 		case n.Sequence <= k.Sequence:
 			result.Outcome = "duplicate"
-		case k.turns(&n) || k.Sequence == 0:
+		case k.turns(&n) || k.Sequence == 0 || trays[k.ID]:
 			turned[k.ID] = []int{i}
 		case k.differs(&n):
 			row, err := n.row(s)
@@ -437,7 +467,14 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 	}
 	for _, id := range sortedKeys(turned) {
 		for _, i := range turned[id] {
-			err := h.db.Tx(ctx, func(ctx context.Context) error { return h.turn(ctx, &states[i], &results[i]) })
+			err := h.db.Tx(ctx, func(ctx context.Context) error {
+				if trays[id] {
+					if err := h.db.Write(ctx, printers.LockSlots()); err != nil {
+						return err
+					}
+				}
+				return h.turn(ctx, &states[i], &results[i])
+			})
 			var problem *server.Error
 			if errors.As(err, &problem) && problem.Status < 500 {
 				results[i].Outcome, results[i].Error = "refused", &StateError{problem.Code, problem.Detail}
@@ -509,7 +546,7 @@ type LeasedState struct {
 	State      PrinterCondition `json:"state" rule:"notNull"`
 	ObservedAt value.Timestamp  `json:"observed_at" rule:"notNull"`
 	Job        *PrinterJob      `json:"job"`
-	Slots      []PrinterSlot    `json:"slots" rule:"notNull"`
+	Slots      []LeasedSlot     `json:"slots" rule:"notNull"`
 }
 
 var leaseDoc = &server.Doc{
@@ -592,7 +629,7 @@ var printerStatesTable = `(select p.tenant_id, p.id, p.name as printer_name, p.s
 				from ` + candidatesOf("p.id", "a.details::json ->> 'file'", "a.details::json ->> 'sha256'",
 	"(a.details::json ->> 'plate')::int") + ` c where a.details is not null order by place limit 10) c), '[]') as candidates,
 		coalesce(s.state = 'attention', false) or a.details is not null as needs_person,
-		s.job::json as job, a.details::json as asked, coalesce(s.slots::json, '[]') as slots, p.created_at
+		s.job::json as job, a.details::json as asked, ` + shownSlots + ` as slots, p.created_at
 	from printers p
 	left join printer_states s on s.id = p.id and s.sequence > 0
 	left join printer_leases l on l.id = s.id` + joinJob + `
@@ -600,6 +637,19 @@ var printerStatesTable = `(select p.tenant_id, p.id, p.name as printer_name, p.s
 		select a.details from printer_jobs a where a.printer_id = p.id and a.asked order by a.created_at limit 1
 	) a on true
 	where p.hidden_at is null) printer_states`
+
+// shownSlots is a SQL expression: the slots of the state s of the printer p. A slot is unknown if the printer says that
+// a spool is in it, and nobody has loaded one. The names are those of slot.number.
+const shownSlots = `coalesce((
+		select json_agg(x.slot || jsonb_build_object('unknown', not (x.slot ->> 'empty')::boolean
+			and coalesce(x.slot ->> 'tag', x.slot ->> 'material', '') <> '' and x.number <= p.slots
+			and not exists (select from printer_slots l where l.printer_id = p.id and l.slot = x.number)) order by x.place)
+		from (select e.slot, e.place, case
+				when e.slot ->> 'slot' ~ '^T[0-9]{1,2}$' then substr(e.slot ->> 'slot', 2)::int + 1
+				when e.slot ->> 'slot' ~ '^[A-D][1-4]$'
+				then (ascii(e.slot ->> 'slot') - 65) * 4 + substr(e.slot ->> 'slot', 2)::int
+				else 1000 end as number
+			from jsonb_array_elements(s.slots::jsonb) with ordinality e (slot, place)) x), '[]')`
 
 // StateFilter selects states of printers.
 type StateFilter struct {

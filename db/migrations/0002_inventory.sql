@@ -311,6 +311,23 @@ call tenant_table('printer_slots', 'select, insert, update, delete');
 
 create unique index printer_slots_spool on printer_slots (tenant_id, spool_id);
 
+-- The RFID tags that printers have read: which spool has the tag, and in which slot it is.
+create table spool_tags (
+	tenant_id uuid,
+	tag text collate "C" not null check (tag <> '' and length(tag) <= 100),
+	spool_id uuid, -- null until somebody loads a spool into the slot
+	printer_id uuid, -- null if no printer says that the tag is in a slot
+	slot int check (slot between 1 and 64),
+	primary key (tenant_id, tag),
+	foreign key (tenant_id, spool_id) references spools (tenant_id, id) on delete cascade,
+	foreign key (tenant_id, printer_id) references printers (tenant_id, id) on delete set null (printer_id),
+	check (printer_id is null or slot is not null)
+);
+call tenant_table('spool_tags', 'select, insert, update, delete');
+
+create index spool_tags_spool on spool_tags (tenant_id, spool_id);
+create unique index spool_tags_slot on spool_tags (tenant_id, printer_id, slot) where printer_id is not null;
+
 -- The items that imports from Spoolman created. The next import applies only what has changed in Spoolman since.
 create table spoolman_items (
 	tenant_id uuid,

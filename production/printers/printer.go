@@ -186,7 +186,8 @@ func Named(id, name string) string {
 // run before the locks of printers.
 func lockSlots() *db.Stmt { return db.Lock("printer_slots") }
 
-// LockSlots returns lockSlots. A transaction with Exchange must run it before it locks printers and spools.
+// LockSlots returns lockSlots. A transaction with Exchange or SeeTray must run it before it locks runs, printers and
+// spools.
 func LockSlots() *db.Stmt { return lockSlots() }
 
 // Exchange returns a statement that replaces a spool by the spool next in its slot. If printer is not nil, only a
@@ -196,6 +197,12 @@ func Exchange(printer *string, spool, next string) *db.Stmt {
 		select load_slot(l.printer_id, l.slot, $3)::text
 		from (select l.printer_id, l.slot from printer_slots l
 			where l.spool_id = $2 and ($1::uuid is null or l.printer_id = $1::uuid)) l`, printer, spool, next)
+}
+
+// SeeTray returns a statement for what a printer says is in a slot: a tray with a tag, which may be nil, or none. It
+// loads and unloads the slot as the tag says.
+func SeeTray(printer string, slot int64, tag *string, empty bool) *db.Stmt {
+	return db.SQL(`select see_tray($1, $2, $3, $4)::text`, printer, slot, tag, empty)
 }
 
 // lockPrinter is the server.Lock of a printer.
@@ -360,7 +367,9 @@ var loadDoc = &server.Doc{
 		"slot: it is unloaded from its previous slot, and the spool that was in the new slot is unloaded.\n\n" +
 		"The `location` of a loaded spool is the name of the printer. When the spool is unloaded, its previous location " +
 		"returns, unless someone has changed the location in the meantime. A request that loads the spool that is already " +
-		"in the slot changes nothing.",
+		"in the slot changes nothing.\n\n" +
+		"If a watched printer has read an RFID tag in the slot, the spool has this tag from now on, and the spool that had " +
+		"it before no longer does: `createPrinterStates` then loads the spool where its tag is.",
 	Errors: []*server.Error{errUnknownSpool},
 }
 
@@ -386,6 +395,8 @@ func (h handlers) load(ctx context.Context, r *server.Request[Load]) (server.OK[
 		}
 		return []*db.Stmt{
 			db.SQL(`select load_slot($1, $2, $3::uuid)::text`, id, r.Number(), spool),
+			db.SQL(`update spool_tags set spool_id = $3::uuid
+				where printer_id = $1 and slot = $2 and $3::uuid is not null`, id, r.Number(), spool),
 			printer,
 		}, nil
 	})

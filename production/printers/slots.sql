@@ -63,6 +63,39 @@ begin
 	update printers p set updated_at = now() where p.tenant_id = tenant and p.id = printer;
 end $$;
 
+-- Notes that a printer says which tray is in a slot: its tag, which may be null, or that there is none. Loads the spool
+-- with the tag. A tray without a spool, or with a tag of no spool, unloads a spool that has another tag. The transaction
+-- must hold the lock printer_slots.
+create or replace function see_tray(printer uuid, slot int, seen text, is_empty boolean) returns void
+language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	spool uuid;
+begin
+	delete from spool_tags t
+	where t.tenant_id = tenant and t.printer_id = printer and t.slot = see_tray.slot and t.tag is distinct from seen
+		and t.spool_id is null;
+	update spool_tags t set printer_id = null
+	where t.tenant_id = tenant and t.printer_id = printer and t.slot = see_tray.slot and t.tag is distinct from seen;
+	if seen is not null then
+		insert into spool_tags (tag, printer_id, slot) values (seen, printer, see_tray.slot)
+		on conflict (tenant_id, tag) do update set printer_id = excluded.printer_id, slot = excluded.slot;
+	end if;
+	if slot > (select p.slots from printers p where p.tenant_id = tenant and p.id = printer) then
+		return;
+	end if;
+	select s.id into spool
+	from spool_tags t
+	join spools s on s.tenant_id = tenant and s.id = t.spool_id and s.hidden_at is null and not s.archived
+	where t.tenant_id = tenant and t.tag = seen;
+	if spool is not null or (is_empty or seen is not null) and exists (
+		select from printer_slots l
+		join spool_tags t on t.tenant_id = tenant and t.spool_id = l.spool_id
+		where l.tenant_id = tenant and l.printer_id = printer and l.slot = see_tray.slot) then
+		perform load_slot(printer, see_tray.slot, spool);
+	end if;
+end $$;
+
 -- Loads the spool with the number if the caller is an API key of a printer with one slot: the printer reports use of
 -- that spool. Returns the number. A transaction must call it before it locks printers or spools.
 create or replace function load_reported(spool_number int) returns int language plpgsql as $$

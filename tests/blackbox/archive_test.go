@@ -167,6 +167,8 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	c.Post(t, key+"/rotate", nil).Want(200)
 	c.Delete(t, key).Want(204)
 	printer := f.create(t, "/api/v1/printers", "/api/v1/printers")
+	c.Post(t, "/api/v1/printer-states", testkit.JSON{"states": []testkit.JSON{{"printer_id": printer, "sequence": 1,
+		"state": "idle", "slots": []testkit.JSON{{"slot": "A1", "tag": "4E9A3C01"}}}}}).Want(200)
 	c.Do(t, "PUT", "/api/v1/printers/"+printer+"/slots/1", testkit.JSON{"spool_id": spool}).Want(200)
 	tenant := `'` + f.tenant.ID + `'`
 	testkit.ExecURL(t, testkit.WithDatabase(testkit.Private().SuperURL(), in.name),

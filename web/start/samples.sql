@@ -81,7 +81,7 @@ begin
 		select k.id, d.id from d join api_keys k on k.tenant_id = tenant and k.printer_id = d.id
 		where k.revoked_at is null
 		union all -- a printer that is watched is one of the farm, with its printer_jobs and printer_state_changes; the
-			-- printer_leases of another one are deleted with it
+			-- printer_leases of another one are deleted with it, and the spool_tags of a spool with the spool
 		select c.tenant_id, d.id from d join printer_connections c on c.tenant_id = tenant and c.id = d.id
 		union all
 		select s.tenant_id, d.id from d join printer_states s on s.tenant_id = tenant and s.id = d.id

@@ -4613,13 +4613,13 @@ def _PrinterJob(d: Any, etag: str | None = None) -> PrinterJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrinterSlot:
-    """The type `PrinterSlot` of the API."""
+class LeasedSlot:
+    """The type `LeasedSlot` of the API."""
 
     slot: str
     """Name of the slot, as people see it."""
     tag: str | None
-    """Identity of the spool in it."""
+    """RFID tag of the spool in it; zeros are none."""
     material: str | None
     """Material that the printer names."""
     color: str | None
@@ -4630,9 +4630,9 @@ class PrinterSlot:
     """Whether nothing is loaded; false by default."""
 
 
-def _PrinterSlot(d: Any, etag: str | None = None) -> PrinterSlot:
+def _LeasedSlot(d: Any, etag: str | None = None) -> LeasedSlot:
     get = d.get
-    return PrinterSlot(
+    return LeasedSlot(
         slot=get("slot"),
         tag=get("tag"),
         material=get("material"),
@@ -4656,7 +4656,7 @@ class LeasedState:
     """When the watcher saw it, or when the state was received."""
     job: PrinterJob | None
     """The last job of the printer, also if an earlier state ended it."""
-    slots: tuple[PrinterSlot, ...]
+    slots: tuple[LeasedSlot, ...]
     """What the printer said is loaded."""
 
 
@@ -4668,7 +4668,7 @@ def _LeasedState(d: Any, etag: str | None = None) -> LeasedState:
         state=get("state"),
         observed_at=_core.timestamp(get("observed_at")),
         job=_core.optional(_PrinterJob, get("job")),
-        slots=_core.each(_PrinterSlot, get("slots")),
+        slots=_core.each(_LeasedSlot, get("slots")),
     )
 
 
@@ -4708,6 +4708,39 @@ def _RunCandidate(d: Any, etag: str | None = None) -> RunCandidate:
     return RunCandidate(
         run_id=get("run_id"),
         title=get("title"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterSlot:
+    """The type `PrinterSlot` of the API."""
+
+    slot: str
+    """Name of the slot, as people see it."""
+    tag: str | None
+    """RFID tag of the spool in it; zeros are none."""
+    material: str | None
+    """Material that the printer names."""
+    color: str | None
+    """Its color."""
+    remaining_percent: int | None
+    """How much is left, as the printer says."""
+    empty: bool
+    """Whether nothing is loaded; false by default."""
+    unknown: bool
+    """Whether the printer says that a spool is in it, and nobody has loaded one."""
+
+
+def _PrinterSlot(d: Any, etag: str | None = None) -> PrinterSlot:
+    get = d.get
+    return PrinterSlot(
+        slot=get("slot"),
+        tag=get("tag"),
+        material=get("material"),
+        color=get("color"),
+        remaining_percent=get("remaining_percent"),
+        empty=get("empty"),
+        unknown=get("unknown"),
     )
 
 
@@ -9036,7 +9069,7 @@ class SentSlot(_SentSlotRequired, total=False):
     """The type `SentSlot` of the API, in request bodies."""
 
     tag: str | None
-    """Identity of the spool in it."""
+    """RFID tag of the spool in it; zeros are none."""
     material: str | None
     """Material that the printer names."""
     color: str | None
@@ -14195,6 +14228,9 @@ class PrintersResource:
         location returns, unless someone has changed the location in the meantime. A request that loads the spool
         that is already in the slot changes nothing.
 
+        If a watched printer has read an RFID tag in the slot, the spool has this tag from now on, and the spool
+        that had it before no longer does: `createPrinterStates` then loads the spool where its tag is.
+
         Requires the role `operator` or `admin`.
 
         :param id: The id of the printer, a UUID.
@@ -17484,6 +17520,11 @@ class PrinterStatesResource:
         without one, more than the spools had; if the filament came from a slot with another spool; if the print
         took more than 30 days; or always, with the setting `confirm_runs`.
 
+        When the `tag` of one of the `slots` changes, the spool that has the tag is loaded into this slot, as
+        `loadPrinterSlot` does, unless it is removed or archived. A slot that becomes empty, or gets a tag of no
+        spool, unloads a spool that has another tag. A tag is that of the spool that `loadPrinterSlot` has last
+        loaded into its slot; a tag of zeros is none.
+
         Requires the role `operator` or `admin`.
 
         :param watcher: Name of the watcher, as in its leases. States of printers that another watcher has leased
@@ -20219,6 +20260,7 @@ __all__ = [
     "KeyRole",
     "LastAdminError",
     "Lease",
+    "LeasedSlot",
     "LeasedState",
     "Left",
     "LinkEmailState",

@@ -2698,11 +2698,11 @@ export interface PrinterJob<D = number> {
   readonly used: readonly FilamentUse<D>[];
 }
 
-/** The type `PrinterSlot` of the API. */
-export interface PrinterSlot {
+/** The type `LeasedSlot` of the API. */
+export interface LeasedSlot {
   /** Name of the slot, as people see it. */
   readonly slot: string;
-  /** Identity of the spool in it. */
+  /** RFID tag of the spool in it; zeros are none. */
   readonly tag: string | null;
   /** Material that the printer names. */
   readonly material: string | null;
@@ -2727,7 +2727,7 @@ export interface LeasedState<D = number> {
   /** The last job of the printer, also if an earlier state ended it. */
   readonly job: PrinterJob<D> | null;
   /** What the printer said is loaded. */
-  readonly slots: readonly PrinterSlot[];
+  readonly slots: readonly LeasedSlot[];
 }
 
 /** The type `Lease` of the API. */
@@ -2746,6 +2746,24 @@ export interface RunCandidate {
   readonly run_id: string;
   /** Its first products, or its notes. */
   readonly title: string;
+}
+
+/** The type `PrinterSlot` of the API. */
+export interface PrinterSlot {
+  /** Name of the slot, as people see it. */
+  readonly slot: string;
+  /** RFID tag of the spool in it; zeros are none. */
+  readonly tag: string | null;
+  /** Material that the printer names. */
+  readonly material: string | null;
+  /** Its color. */
+  readonly color: string | null;
+  /** How much is left, as the printer says. */
+  readonly remaining_percent: number | null;
+  /** Whether nothing is loaded; false by default. */
+  readonly empty: boolean;
+  /** Whether the printer says that a spool is in it, and nobody has loaded one. */
+  readonly unknown: boolean;
 }
 
 /** The type `PrinterState` of the API. */
@@ -6387,7 +6405,7 @@ export interface SentJobUpdate {
 export interface SentSlot {
   /** Name of the slot, as people see it. */
   slot: string;
-  /** Identity of the spool in it. */
+  /** RFID tag of the spool in it; zeros are none. */
   tag?: string | null | undefined;
   /** Material that the printer names. */
   material?: string | null | undefined;
@@ -10851,6 +10869,9 @@ export class PrintersResource<M extends DecimalMode = "number"> {
    * returns, unless someone has changed the location in the meantime. A request that loads the spool that is already
    * in the slot changes nothing.
    *
+   * If a watched printer has read an RFID tag in the slot, the spool has this tag from now on, and the spool that had
+   * it before no longer does: `createPrinterStates` then loads the spool where its tag is.
+   *
    * Requires the role `operator` or `admin`.
    */
   loadSlot(
@@ -12384,6 +12405,11 @@ export class PrinterStatesResource<M extends DecimalMode = "number"> {
    * more than twice or, of a completed job, less than half of the estimate, or, without one, more than the spools
    * had; if the filament came from a slot with another spool; if the print took more than 30 days; or always, with
    * the setting `confirm_runs`.
+   *
+   * When the `tag` of one of the `slots` changes, the spool that has the tag is loaded into this slot, as
+   * `loadPrinterSlot` does, unless it is removed or archived. A slot that becomes empty, or gets a tag of no spool,
+   * unloads a spool that has another tag. A tag is that of the spool that `loadPrinterSlot` has last loaded into its
+   * slot; a tag of zeros is none.
    *
    * Requires the role `operator` or `admin`.
    */
