@@ -74,7 +74,7 @@ type slot struct {
 type loadedSlot struct {
 	Slot, Material, Color string
 	Remaining             num `json:"remaining_percent"`
-	Empty                 bool
+	Empty, Unknown        bool
 }
 
 // Swatch returns the picture of the color.

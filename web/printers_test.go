@@ -158,6 +158,10 @@ func TestSlotsOfWatchedPrinter(t *testing.T) {
 		{"slot": "A3", "material": "PLA", "empty": true}, {"slot": "HT1", "material": "TPU"}}}}}).Want(200)
 	page := b.get(t, at).shows(t, "1 ASA by the printer #1 PLA Black The printer says ASA", "2 PETG 80 % by the printer",
 		"#2 PETG Green").hides(t, "TPU")
-	page.submit(t, at+"/slots/2", "spool_number", "2").to(t, at).shows(t, "The spool is loaded into slot 2.")
+	testkit.Equal(t, strings.Count(page.text, "Which spool is it?"), 1, "questions")
+	b.get(t, "/").shows(t, "Unknown spools in: X1C")
+	page.submit(t, at+"/slots/2", "spool_number", "2").to(t, at).shows(t, "The spool is loaded into slot 2.").
+		hides(t, "Which spool is it?")
+	b.get(t, "/").hides(t, "Unknown spools")
 	c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"loaded.1.slot": "2", "loaded.1.spool_number": "2"})
 }

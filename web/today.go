@@ -17,7 +17,7 @@ type todayPage struct {
 	Confirm, Ready, Printing found[run]
 	Printers                 found[printerState] // first those that need a person
 	Needs                    []*printerState     // those of them
-	Free, Away, Due          []printerState      // free ones, those in maintenance, and those that need maintenance
+	Free, Away, Due, Unknown []printerState      // free ones, in maintenance, those that need it, and with unknown spools
 	Orders                   found[order]
 	ToPack                   found[order] // those whose pieces are all in stock
 	Low                      found[stockLevel]
@@ -82,7 +82,8 @@ func (p *todayPage) Ring(s *printerState) template.HTML {
 
 // Groups returns the groups of printers that the page names, with their names.
 func (p *todayPage) Groups() []printerGroup {
-	return []printerGroup{{"Free", p.Free, false}, {"In maintenance", p.Away, false}, {"Maintenance due", p.Due, true}}
+	return []printerGroup{{"Free", p.Free, false}, {"In maintenance", p.Away, false}, {"Maintenance due", p.Due, true},
+		{"Unknown spools in", p.Unknown, true}}
 }
 
 // printerGroup is a group of printers.
@@ -187,6 +188,9 @@ func (v *visit) today(status int, place *form) error {
 		}
 		if one.Due {
 			p.Due = append(p.Due, one)
+		}
+		if slices.ContainsFunc(one.Slots, func(s loadedSlot) bool { return s.Unknown }) {
+			p.Unknown = append(p.Unknown, one)
 		}
 	}
 	p.Printing = stillPrinting(v, p.Printing)
