@@ -183,15 +183,15 @@ func (r run) by() string {
 }
 
 // ring returns a picture in a ring that shows a progress in percent, in the color of a state. A negative progress is not
-// known. Name is the text of the progress for people who do not see it.
+// known. Name is the text of the progress for people who do not see it. The ring has a circumference of 100.
 func ring(percent int, state, name string, picture template.HTML) template.HTML {
 	var r rows
-	r.add(`<span class="ring {}"><svg viewBox="0 0 40 40"`, marks[state])
+	r.add(`<span class="ring {}"><svg viewBox="2 2 36 36"`, marks[state])
 	if percent < 0 {
-		r.add(` aria-hidden="true"><circle class="track" cx="20" cy="20" r="18"/></svg>`)
+		r.add(` aria-hidden="true"><circle class="track" cx="20" cy="20" r="15.9155"/></svg>`)
 	} else {
-		r.add(` role="img" aria-label="{}"><circle class="track" cx="20" cy="20" r="18"/>`, strconv.Itoa(percent)+name)
-		r.add(`<circle class="use" cx="20" cy="20" r="18" pathLength="100" stroke-dasharray="{} 100"/></svg>`,
+		r.add(` role="img" aria-label="{}"><circle class="track" cx="20" cy="20" r="15.9155"/>`, strconv.Itoa(percent)+name)
+		r.add(`<circle class="use" cx="20" cy="20" r="15.9155" stroke-dasharray="{} 100"/></svg>`,
 			strconv.Itoa(percent))
 	}
 	r.picture(picture)
