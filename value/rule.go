@@ -111,7 +111,7 @@ func sequence(v any) (int64, string) {
 	text, _ := v.(Number)
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < 1 || n > MaxSequence {
-		return 0, "must be a whole number between 1 and " + strconv.Itoa(MaxSequence)
+		return 0, "must be a whole number between 1 and " + strconv.FormatInt(MaxSequence, 10)
 	}
 	return n, ""
 }

@@ -295,7 +295,7 @@ func schemaOf(f *server.Field, nullable bool) object {
 		// clients lack the schema, round the numbers, or do not compile.
 		if f.Sequence {
 			o.add("minimum", 1)
-			o.add("maximum", value.MaxSequence)
+			o.add("maximum", int64(value.MaxSequence))
 		} else if f.Input && !f.ReadOnly {
 			if f.Exclusive {
 				o.add("minimum", f.Minimum+least) // the next number, because the service rounds
