@@ -1,7 +1,6 @@
 package blackbox_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spoolwright/production/watch/watchtest"
 	"spoolwright/tests/testkit"
 )
 
@@ -381,109 +381,28 @@ func testSlicer(t *testing.T, f *printerFarm) {
 	}
 }
 
-// klippy simulates the Unix socket of Klipper, so far as Moonraker needs it to see a printer that extrudes.
-type klippy struct {
-	path string
-	mu   sync.Mutex
-	conn net.Conn
-	e    float64 // position of the extruder in mm
-}
-
-func startKlippy(t *testing.T, dir string) *klippy {
-	t.Helper()
-	k := &klippy{path: filepath.Join(dir, "klippy.sock")}
-	l, err := net.Listen("unix", k.path)
-	check(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			k.mu.Lock()
-			k.conn = conn
-			k.mu.Unlock()
-			go k.serve(conn)
-		}
-	}()
-	return k
-}
-
-// serve answers the requests of a connection: JSON texts that end with the byte 3.
-func (k *klippy) serve(conn net.Conn) {
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	for {
-		text, err := r.ReadBytes(3)
-		if err != nil {
-			return
-		}
-		var request struct {
-			ID     any
-			Method string
-			Params struct{ Objects map[string]any }
-		}
-		json.Unmarshal(text[:len(text)-1], &request)
-		var result any = map[string]any{}
-		switch request.Method {
-		case "info":
-			result = map[string]any{"state": "ready", "state_message": "Printer is ready", "hostname": "printer",
-				"klipper_path": "/nonexistent", "python_path": "/nonexistent", "software_version": "v0.13.0",
-				"process_id": os.Getpid()}
-		case "list_endpoints":
-			result = map[string]any{"endpoints": []string{"info", "objects/list", "objects/query",
-				"objects/subscribe"}}
-		case "objects/list":
-			result = map[string]any{"objects": []string{"webhooks", "toolhead", "virtual_sdcard", "display_status",
-				"pause_resume"}}
-		case "objects/query", "objects/subscribe":
-			k.mu.Lock()
-			status := map[string]any{}
-			for name := range request.Params.Objects {
-				status[name] = map[string]any{}
-			}
-			if status["toolhead"] != nil {
-				status["toolhead"] = map[string]any{"position": []float64{0, 0, 0, k.e}, "extruder": "extruder"}
-			}
-			if status["webhooks"] != nil {
-				status["webhooks"] = map[string]any{"state": "ready", "state_message": "Printer is ready"}
-			}
-			k.mu.Unlock()
-			result = map[string]any{"eventtime": 1.0, "status": status}
-		}
-		k.send(map[string]any{"id": request.ID, "result": result})
-	}
-}
-
-func (k *klippy) send(message any) {
-	text, _ := json.Marshal(message)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.conn.Write(append(text, 3))
+// moonraker is a running Moonraker whose printer is a fake.
+type moonraker struct {
+	*process
+	klippy watchtest.Klippy
+	e      float64 // position of the extruder in mm
 }
 
 // extrude moves the extruder and sends its position.
-func (k *klippy) extrude(mm float64) {
-	k.mu.Lock()
-	k.e += mm
-	position := []float64{1, 2, 3, k.e}
-	k.mu.Unlock()
-	k.send(map[string]any{"method": "process_status_update", "params": map[string]any{"eventtime": 1.0,
-		"status": map[string]any{"toolhead": map[string]any{"position": position}}}})
-}
-
-// moonraker is a running Moonraker whose printer is a klippy.
-type moonraker struct {
-	*process
-	klippy *klippy
+func (m *moonraker) extrude(mm float64) {
+	m.e += mm
+	m.klippy.Update("toolhead", watchtest.Fields{"position": []float64{1, 2, 3, m.e}})
 }
 
 // startMoonraker starts Moonraker with the service as its Spoolman, and waits until both are connected.
 func startMoonraker(t *testing.T, f *printerFarm) *moonraker {
 	t.Helper()
 	dir := tempDir(t)
-	k := startKlippy(t, dir)
+	m, socket := &moonraker{}, filepath.Join(dir, "klippy.sock")
+	l, err := net.Listen("unix", socket)
+	check(t, err)
+	t.Cleanup(func() { l.Close() })
+	go m.klippy.Serve(l)
 	check(t, os.Mkdir(filepath.Join(dir, "config"), 0o700))
 	address := freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
@@ -503,9 +422,8 @@ trusted_clients: 127.0.0.0/8
 [spoolman]
 server: %s
 sync_rate: 1
-`, port, k.path, f.surface)
+`, port, socket, f.surface)
 	check(t, os.WriteFile(filepath.Join(dir, "config", "moonraker.conf"), []byte(config), 0o600))
-	m := &moonraker{klippy: k}
 	m.process = program(printerPython(t)).launch(t, func(c *exec.Cmd) { c.Dir = dir },
 		[]string{"HOME=" + dir, "PYTHONUNBUFFERED=1"}, "-m", "moonraker", "-d", dir, "-n")
 	m.url = "http://" + address
@@ -582,7 +500,7 @@ func testMoonraker(t *testing.T, f *printerFarm) {
 	// Moonraker ignores positions until it has subscribed to them.
 	m.choose(t, 1)
 	eventually(t, "Moonraker sees the extrusion", func() bool {
-		m.klippy.extrude(1)
+		m.extrude(1)
 		m.sync(t)
 		return len(m.status(t).Pending) > 0
 	})
@@ -597,13 +515,13 @@ func testMoonraker(t *testing.T, f *printerFarm) {
 		m.choose(t, spool)
 		for range 20 {
 			mm := rand.Float64() * 10
-			m.klippy.extrude(mm)
+			m.extrude(mm)
 			extruded[spool] += mm
 			time.Sleep(50 * time.Millisecond) // as a printer does
 		}
 		// Retraction is no use, and what follows it only beyond the highest position.
-		m.klippy.extrude(-5)
-		m.klippy.extrude(5)
+		m.extrude(-5)
+		m.extrude(5)
 		m.sync(t)
 		reports += 2
 		spool = 3 - spool
@@ -632,12 +550,12 @@ func testMoonraker(t *testing.T, f *printerFarm) {
 	}
 	eventually(t, "Moonraker has no active spool", func() bool { return m.status(t).Spool == nil })
 	m.choose(t, 99)
-	m.klippy.extrude(10)
+	m.extrude(10)
 	eventually(t, "Moonraker has no active spool", func() bool { return m.status(t).Spool == nil })
 
 	// More than the spool has is accepted.
 	m.choose(t, 1)
-	m.klippy.extrude(1e6)
+	m.extrude(1e6)
 	m.flush(t)
 	f.awaitUsed(t, 1, 1000, 1e-6)
 }
