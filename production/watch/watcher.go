@@ -80,7 +80,7 @@ type Watcher struct {
 	Sink   Sink
 	Dial   Dial // nil for all networks
 	Log    *slog.Logger
-	Pinned func(printer, fingerprint string) // the certificate of a connection that has no fingerprint; may be nil
+	Pinned func(p Printer, fingerprint string) // the certificate of a printer that has no fingerprint; may be nil
 
 	mu      sync.Mutex // of the fields below, and of their trackers
 	wanted  map[string]Printer
@@ -249,7 +249,7 @@ func (w *Watcher) follow(ctx context.Context, p *watched, printer Printer) {
 				}
 				if o.Fingerprint != "" && o.Fingerprint != pinned && w.Pinned != nil {
 					pinned = o.Fingerprint
-					w.Pinned(printer.ID, pinned)
+					w.Pinned(printer, pinned)
 				}
 				update(func() {
 					if !w.queue.full(printer.ID) { // otherwise as if the printer were not watched for a while

@@ -279,7 +279,7 @@ func TestPinned(t *testing.T) {
 		sink := &memory{}
 		w := New("w", sink, r.net.Dial, slog.New(slog.DiscardHandler))
 		var pinned []string
-		w.Pinned = func(printer, fingerprint string) { pinned = append(pinned, printer+" "+fingerprint) }
+		w.Pinned = func(p Printer, fingerprint string) { pinned = append(pinned, p.ID+" "+fingerprint) }
 		c := Connection{Kind: "bambu", Address: "p1s", Secret: "1", Serial: "01P00A123456789"}
 		w.Set([]Printer{{"p", c}})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -229,7 +229,6 @@ func (f *file) watch(ctx context.Context, p *pins, log *slog.Logger) error {
 		}
 	}
 	var all []watch.Printer
-	serials := map[string]string{} // by id
 	for _, printer := range f.Printers {
 		id := ids[strings.ToLower(strings.TrimSpace(printer.Printer))]
 		if id == "" {
@@ -238,15 +237,15 @@ func (f *file) watch(ctx context.Context, p *pins, log *slog.Logger) error {
 		}
 		c := printer.connection()
 		c.Fingerprint = p.of(c.Serial)
-		all, serials[id] = append(all, watch.Printer{ID: id, Connection: c}), c.Serial
+		all = append(all, watch.Printer{ID: id, Connection: c})
 	}
 	if len(all) == 0 {
 		return errors.New("the farm has none of the printers")
 	}
 	w := watch.New(f.Name, s, nil, log)
-	w.Pinned = func(printer, fingerprint string) {
-		if err := p.add(serials[printer], fingerprint); err != nil {
-			log.Warn("cannot store the certificate of a printer", "printer", printer, "error", err)
+	w.Pinned = func(printer watch.Printer, fingerprint string) {
+		if err := p.add(printer.Serial, fingerprint); err != nil {
+			log.Warn("cannot store the certificate of a printer", "printer", printer.ID, "error", err)
 		}
 	}
 	w.Set(all)

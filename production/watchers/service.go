@@ -66,17 +66,12 @@ func (s *Service) Run(ctx context.Context) {
 func (s *Service) watch(ctx context.Context, l *db.Lease) (next *float64, err error) {
 	bound := db.As(ctx, db.Actor{Tenant: l.Tenant})
 	log := s.Log.With("tenant", l.Tenant)
-	serials := map[string]string{} // by printer
-	var mu sync.Mutex              // of serials
 	w := watch.New(serviceName, sink{s.caller(l.Tenant)}, s.Dial, log)
-	w.Pinned = func(printer, fingerprint string) {
-		mu.Lock()
-		serial := serials[printer]
-		mu.Unlock()
+	w.Pinned = func(p watch.Printer, fingerprint string) {
 		limited, cancel := context.WithTimeout(bound, pinWithin)
 		defer cancel()
-		if err := s.Connections.Pin(limited, printer, serial, fingerprint); err != nil && ctx.Err() == nil {
-			log.Warn("cannot store the certificate of a printer", "printer", printer, "error", err)
+		if err := s.Connections.Pin(limited, p.ID, p.Serial, fingerprint); err != nil && ctx.Err() == nil {
+			log.Warn("cannot store the certificate of a printer", "printer", p.ID, "error", err)
 		}
 	}
 	set := func() (some bool, err error) {
@@ -86,11 +81,6 @@ func (s *Service) watch(ctx context.Context, l *db.Lease) (next *float64, err er
 		} else if err != nil {
 			log.Warn("cannot use the key of a printer", "error", err)
 		}
-		mu.Lock()
-		for _, p := range all {
-			serials[p.ID] = p.Serial
-		}
-		mu.Unlock()
 		w.Set(all)
 		return len(all) > 0, nil
 	}
