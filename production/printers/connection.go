@@ -9,6 +9,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/production/watch"
 	"spoolwright/server"
+	"spoolwright/server/limit"
 	"spoolwright/value"
 )
 
@@ -17,13 +18,14 @@ type Connections struct {
 	db    *db.DB
 	vault vault.Vault
 	dial  watch.Dial
-	tests testShare
+	tests *limit.Queue
 }
 
 // NewConnections returns Connections. The first secret encrypts the secrets of connections; all of them decrypt. Tests
 // of connections use dial; without it, there are none.
 func NewConnections(d *db.DB, secrets []string, dial watch.Dial) *Connections {
-	return &Connections{db: d, vault: vault.New(secrets, "spoolwright: secrets of printers"), dial: dial}
+	return &Connections{db: d, vault: vault.New(secrets, "spoolwright: secrets of printers"), dial: dial,
+		tests: limit.NewQueue(maxTests, testsPerFarm)}
 }
 
 // Routes returns the operations.

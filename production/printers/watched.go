@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+	"time"
 
 	"spoolwright/auth/vault"
 	"spoolwright/db"
 	"spoolwright/production/watch"
 	"spoolwright/server"
+	"spoolwright/server/limit"
 )
 
 // maxWatched is the maximum number of printers of a farm that the service watches.
@@ -123,43 +124,19 @@ var errWatchOff = server.Conflict("WATCH_OFF",
 var testConnectionDoc = &server.Doc{
 	ID: "testPrinterConnection", Tag: Tag, Summary: "Test the connection of a printer",
 	Description: "Connects to the printer, reads what it does, and says in words what is wrong. It changes nothing. It " +
-		"takes up to 20 seconds.\n\n" +
+		"takes up to 20 seconds, and waits for up to 10 more while four tests of the farm run.\n\n" +
 		"A bambu shows its certificate: `fingerprint` is that of the certificate. If it is not the one of the " +
 		"connection, `problem` is `certificate`. If the printer is the same, for example after an update of its " +
 		"firmware, send this `fingerprint` with `putPrinterConnection`.",
 	Errors: []*server.Error{errWatchOff.On()},
 }
 
-// testsPerFarm is the maximum number of tests of a farm at a time.
-const testsPerFarm = 4
-
-// testShare counts the tests that are running, by tenant.
-type testShare struct {
-	mu      sync.Mutex
-	running map[string]int
-}
-
-// begin reports whether the tenant may run another test.
-func (s *testShare) begin(tenant string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		s.running = map[string]int{}
-	}
-	if s.running[tenant] >= testsPerFarm {
-		return false
-	}
-	s.running[tenant]++
-	return true
-}
-
-func (s *testShare) end(tenant string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running[tenant]--; s.running[tenant] == 0 {
-		delete(s.running, tenant)
-	}
-}
+// The maximum number of tests at a time, of all farms and of one, and how long a test waits for others.
+const (
+	maxTests     = 64
+	testsPerFarm = 4
+	testWait     = 10 * time.Second
+)
 
 func (c *Connections) test(ctx context.Context, r *server.Request[struct{}]) (ConnectionTest, error) {
 	if c.dial == nil {
@@ -174,11 +151,14 @@ func (c *Connections) test(ctx context.Context, r *server.Request[struct{}]) (Co
 	case err != nil:
 		return refused(&watch.Problem{Code: "key", Text: "The service cannot decrypt the stored key. Enter it again."}), nil
 	}
-	tenant := db.ActorOf(ctx).Tenant
-	if !c.tests.begin(tenant) {
-		return ConnectionTest{}, server.ErrUnavailable
+	release, err := c.tests.Acquire(ctx, testWait, 1, db.ActorOf(ctx).Tenant)
+	switch {
+	case errors.Is(err, limit.ErrBusy):
+		return ConnectionTest{}, server.ErrUnavailable.Because(err)
+	case err != nil:
+		return ConnectionTest{}, err
 	}
-	defer c.tests.end(tenant)
+	defer release()
 	found, err := watch.Test(ctx, all[0].Connection, c.dial)
 	var problem *watch.Problem
 	switch {
