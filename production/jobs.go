@@ -212,12 +212,7 @@ func (h handlers) moveRun(ctx context.Context, printer value.UUID, stored *print
 	run := string(*stored.RunID)
 	switch {
 	case stored.Status == pending, stored.Status == paused && now == "printing" && before != now:
-		var fresh bool
-		noStart := db.SQL(`select started_at is null from production_runs where id = $1`, run).Into(&fresh)
-		if err := h.db.Write(ctx, lockRun(run), noStart); err != nil {
-			return err
-		}
-		_, err := h.startRun(ctx, run)
+		_, err := h.startRun(ctx, run, j.started())
 		var problem *server.Error
 		if errors.As(err, &problem) && problem.Status < 500 {
 			stored.RunID, stored.Asked, stored.Open = nil, true, false
@@ -228,12 +223,6 @@ func (h handlers) moveRun(ctx context.Context, printer value.UUID, stored *print
 			return err
 		}
 		stored.Status = inProgress
-		if fresh {
-			if err := h.db.Write(ctx, db.SQL(`update production_runs set started_at = least(greatest($2::timestamptz,
-					now() - interval '60 days'), now()), updated_at = now() where id = $1`, run, j.started())); err != nil {
-				return err
-			}
-		}
 	}
 	if stored.Status == inProgress && now == "paused" {
 		return h.db.Write(ctx, h.updateOf(run, Run{Status: value.Some(paused)}).statements...)
@@ -241,8 +230,8 @@ func (h handlers) moveRun(ctx context.Context, printer value.UUID, stored *print
 	return nil
 }
 
-// started returns when the job has started, or nil.
-func (j *job) started() any {
+// started returns when the job has started, as far as its printer says it.
+func (j *job) started() time.Time {
 	switch {
 	case j.StartedAt != nil:
 		return j.StartedAt.Time
@@ -275,15 +264,13 @@ func (h handlers) addJob(ctx context.Context, printer value.UUID, j *job, run *v
 var plateOfName = regexp.MustCompile(`(?i)plate[ _]*([0-9]{1,4})\)?(\.[a-z0-9.]*)?$`)
 
 // plate returns the number of the plate that the job prints, or nil.
-func (j *job) plate() any {
-	if j.Plate != nil {
-		return *j.Plate
+func (j *job) plate() *int64 {
+	if j.Plate != nil || j.File == nil {
+		return j.Plate
 	}
-	if j.File != nil {
-		if m := plateOfName.FindStringSubmatch(*j.File); m != nil {
-			n, _ := strconv.Atoi(m[1])
-			return n
-		}
+	if m := plateOfName.FindStringSubmatch(*j.File); m != nil {
+		n, _ := strconv.ParseInt(m[1], 10, 64)
+		return &n
 	}
 	return nil
 }
@@ -384,12 +371,7 @@ func (h handlers) matchNone(ctx context.Context, printer value.UUID, j *job) (ru
 // one, and with the spool of the printer, if it has one.
 func (h handlers) newRun(ctx context.Context, printer value.UUID, j *job) (*value.UUID, error) {
 	in := Run{PrinterID: value.Some(printer), Notes: value.Optional[string]{Set: true, Value: j.File}}
-	q := &RunFileQuery{ofPrint: true}
-	if n, ok := j.plate().(int); ok {
-		q.Plate = value.Some(int64(n))
-	} else {
-		q.Plate.Value = j.Plate
-	}
+	q := &RunFileQuery{Plate: value.Optional[int64]{Value: j.plate()}, ofPrint: true}
 	out := &RunFileResult{Quantity: 1, FileSHA256: orZero(j.SHA256)}
 	if err := h.itemOfFile(ctx, q, out, &in, j.File); err != nil {
 		return nil, err

@@ -989,20 +989,22 @@ var startDoc = &server.Doc{
 }
 
 func (h handlers) start(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
-	return h.startRun(ctx, r.ID("id"))
+	return h.startRun(ctx, r.ID("id"), nil)
 }
 
-func (h handlers) startRun(ctx context.Context, id string) ([]byte, error) {
+// startRun starts a run at a time, or now if at is nil.
+func (h handlers) startRun(ctx context.Context, id string, at any) ([]byte, error) {
 	// Starts on one printer wait for each other here. The update sees whether the previous transaction has started a
 	// run.
 	alone := db.SQL(`select pg_advisory_xact_lock(hashtextextended('start on ' || printer_id, 0))::text
 		from production_runs where id = $1 and printer_id is not null`, id)
 	started := db.SQL(`
-		update production_runs set status = 'in_progress', started_at = coalesce(started_at, now()),
+		update production_runs set status = 'in_progress', started_at = coalesce(started_at,
+				least(greatest(coalesce($2::timestamptz, now()), now() - interval '60 days'), now())),
 			updated_at = case when status = 'in_progress' and started_at is not null then updated_at else now() end
 		where id = $1 and hidden_at is null and deducted_at is null and (status = 'in_progress'
 			or status in ('pending', 'paused') and not (printer_id is not null and printer_is_busy(printer_id, id, status)))
-		returning id`, id)
+		returning id`, id, at)
 	var ended bool
 	var printer string
 	state := db.SQL(`
