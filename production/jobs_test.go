@@ -289,6 +289,26 @@ func TestJobsBesidePeople(t *testing.T) {
 	}
 }
 
+// Progress alone is stored when it has grown by 1 %, and at most every 30 seconds.
+func TestProgressIsStoredSeldom(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	w.send(t, "printing", with(j{"progress": 0.1}))
+	shown := func(want string) {
+		t.Helper()
+		w.Get(t, states).Want(200).Shows(map[string]string{"items.0.job.progress": want})
+	}
+	w.send(t, "printing", with(j{"progress": 0.5}))
+	shown("0.1")
+	w.Hold(t, `update printer_states set received_at = now() - interval '31 seconds' where id = '`+w.printer+`'`).Commit()
+	w.send(t, "printing", with(j{"progress": 0.109}))
+	shown("0.1")
+	w.send(t, "printing", with(j{"progress": 0.11}))
+	shown("0.11")
+	w.send(t, "printing", with(j{"progress": 0.9}))
+	shown("0.11")
+}
+
 // Old changes and jobs without a run are deleted, however many there are.
 func TestTrimStates(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,8 @@ import (
 
 // TestStatesModel sends random states of jobs, with duplicates, gaps and disorder, in random parts. Afterwards, each job
 // that printed has one run at most and each run one job, no planned run was taken that the file does not name, and the
-// spool lacks exactly the grams of the runs that have ended.
+// spool lacks exactly the grams of the runs that have ended. A state that is not newer than the stored one is a
+// duplicate, and the stored one never gets older.
 func TestStatesModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testkit.InRigs(6, 200)) {
@@ -67,8 +68,15 @@ func TestStatesModel(t *testing.T) {
 				if r.IntN(4) == 0 {
 					r.Shuffle(len(sent), func(a, b int) { sent[a], sent[b] = sent[b], sent[a] })
 				}
+				before := w.stored(t)
 				a := w.watcher.Post(t, states, j{"states": sent}).Want(200)
+				if now := w.stored(t); now < before {
+					t.Errorf("after %d, the state %d is stored", before, now)
+				}
 				for n, s := range sent {
+					if s["sequence"].(int) <= before {
+						a.Shows(map[string]string{fmt.Sprintf("results.%d.outcome", n): "duplicate"})
+					}
 					job, _ := s["job"].(j)
 					run := a.Text(fmt.Sprintf("results.%d.run_id", n))
 					if a.Text(fmt.Sprintf("results.%d.outcome", n)) != "accepted" || job == nil || run == "null" {
@@ -109,6 +117,14 @@ func TestStatesModel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stored returns the sequence of the printer's stored state.
+func (w *watched) stored(t *testing.T) int {
+	t.Helper()
+	n, err := w.Get(t, states+"?ids="+w.printer).Want(200).Value("items.0.sequence").(json.Number).Int64()
+	testkit.Check(t, err)
+	return int(n)
 }
 
 // clone returns a copy of a job.
