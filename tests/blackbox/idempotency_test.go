@@ -146,7 +146,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	w, singleConn, limited := newUnlimitedAPI(t), newSingleConnAPI(t), newTestAPI(t, testkit.Options{PerHour: 3})
 	conn := connectSuper(t)
-	// A test of a connection changes nothing, and more than a few at once are a 503.
+	// A test of a connection changes nothing, and connects to the printer before its key is looked up.
 	changes := func(op *operation) bool { return acceptsKey(op) && op.Doc.ID != "testPrinterConnection" }
 	w.forSome(t, changes, func(t *testing.T, op *operation) {
 		plain, path, body := w.newRequest(t, op)

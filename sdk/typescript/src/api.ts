@@ -10953,7 +10953,7 @@ export class PrintersResource<M extends DecimalMode = "number"> {
    * Test the connection of a printer.
    *
    * Connects to the printer, reads what it does, and says in words what is wrong. It changes nothing. It takes up to
-   * 20 seconds.
+   * 20 seconds, and waits for up to 10 more while four tests of the farm run.
    *
    * A bambu shows its certificate: `fingerprint` is that of the certificate. If it is not the one of the connection,
    * `problem` is `certificate`. If the printer is the same, for example after an update of its firmware, send this
