@@ -132,15 +132,15 @@ type printerJob struct {
 	Open    bool             `json:"open"`   // whether the run has neither ended nor been removed
 }
 
-// findJob returns a stored job, or nil.
-func (h handlers) findJob(ctx context.Context, printer value.UUID, id string) (*printerJob, error) {
+// findJob returns a stored job, after statements that may store it, or nil.
+func (h handlers) findJob(ctx context.Context, printer value.UUID, id string, first ...*db.Stmt) (*printerJob, error) {
 	read := db.SQL(`
 		select j.run_id, j.asked, j.details::json as details, j.outcome, j.ended_at, coalesce(r.status, '') as status,
 			coalesce(r.hidden_at is null and r.deducted_at is null
 				and r.status in ('pending', 'in_progress', 'paused'), false) as open
 		from printer_jobs j left join production_runs r on r.id = j.run_id
 		where j.printer_id = $1 and j.job = $2`, string(printer), id)
-	if err := h.db.Write(ctx, read); err != nil || read.Rows() == 0 {
+	if err := h.db.Write(ctx, append(first, read)...); err != nil || read.Rows() == 0 {
 		return nil, err
 	}
 	j := &printerJob{}
@@ -166,16 +166,14 @@ func (h handlers) follow(ctx context.Context, k, n *known, s *SentState) (*value
 		return nil, nil
 	case stored == nil && j.Outcome != nil && (k.Sequence == 0 || *j.Outcome != "completed" && orZero(j.Progress) == 0):
 		// It ended before anybody watched, or has not printed anything.
-		return nil, h.addJob(ctx, n.ID, j, nil, false)
+		_, err := h.addJob(ctx, n.ID, j, nil, false)
+		return nil, err
 	case stored == nil || stored.Asked && stored.Details.File == nil && j.File != nil: // now it has a name
 		run, asked, err := h.match(ctx, n.ID, j)
 		if err != nil {
 			return nil, err
 		}
-		if err := h.addJob(ctx, n.ID, j, run, asked); err != nil {
-			return nil, err
-		}
-		if stored, err = h.findJob(ctx, n.ID, j.ID); err != nil {
+		if stored, err = h.addJob(ctx, n.ID, j, run, asked); err != nil {
 			return nil, err
 		}
 		if run != nil {
@@ -241,17 +239,19 @@ func (j *job) started() time.Time {
 	return time.Now()
 }
 
-// addJob stores a job that the printer has begun or ended, or a job without a name that has one now.
-func (h handlers) addJob(ctx context.Context, printer value.UUID, j *job, run *value.UUID, asked bool) error {
+// addJob stores a job that the printer has begun or ended, or a job without a name that has one now, and returns it.
+func (h handlers) addJob(ctx context.Context, printer value.UUID, j *job, run *value.UUID, asked bool) (
+	*printerJob, error,
+) {
 	details, err := json.Marshal(j)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var outcome, ended any // of a job without a run; endJob ends the others
 	if j.Outcome != nil && run == nil {
 		outcome, ended = string(*j.Outcome), j.endedAt()
 	}
-	return h.db.Write(ctx, db.SQL(`
+	return h.findJob(ctx, printer, j.ID, db.SQL(`
 		insert into printer_jobs as o (printer_id, job, run_id, asked, details, outcome, file_key, plate, ended_at)
 		values ($1, $2, $3::uuid, $4, $5, $6, file_key($7), $8, $9)
 		on conflict (tenant_id, printer_id, job) do update set run_id = excluded.run_id, asked = excluded.asked,
@@ -761,22 +761,17 @@ func (h handlers) answer(ctx context.Context, r *server.Request[AnswerRequest]) 
 		attached := db.SQL(`
 			update printer_jobs j set asked = false, run_id = $3::uuid
 			where j.printer_id = $1 and j.job = $2 and ($3::uuid is null or exists (
-				select from production_runs r where r.id = $3::uuid and r.printer_id = $1 and r.hidden_at is null
-					and r.deducted_at is null and r.status in ('pending', 'in_progress', 'paused')
-					and not exists (select from printer_jobs o where o.run_id = r.id)))
+				select from production_runs r where r.id = $3::uuid and `+openRun("$1")+`))
 			returning j.run_id`, string(printer), j.ID, idArg(run))
 		lock := db.SQL(`select id from production_runs where id = $1::uuid for no key update`, idArg(run))
-		if err := h.db.Write(ctx, lock, attached); err != nil {
+		stored, err = h.findJob(ctx, printer, j.ID, lock, attached)
+		switch {
+		case err != nil:
 			return err
-		}
-		if attached.Rows() == 0 {
+		case attached.Rows() == 0:
 			return errNotItsRun
-		}
-		if run == nil {
+		case run == nil:
 			return nil
-		}
-		if stored, err = h.findJob(ctx, printer, j.ID); err != nil {
-			return err
 		}
 		stored.Outcome = nil
 		if err := h.moveRun(ctx, printer, stored, j, state, ""); err != nil {
