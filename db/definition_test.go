@@ -245,7 +245,8 @@ func TestFunctionsAreDefined(t *testing.T) {
 	super := connect(t, testkit.Private().SuperURL())
 	got := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace order by 1`)
-	want := append(slices.Collect(maps.Keys(defined)), "file_key", "tenant_table") // which migrations call
+	want := append(slices.Collect(maps.Keys(defined)), "file_key", "line_match_key", "line_title_key",
+		"tenant_table") // which migrations call
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("the database has the functions %v, and the definitions have %v", got, want)

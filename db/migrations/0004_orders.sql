@@ -87,6 +87,18 @@ create index order_items_order on order_items (tenant_id, order_id, created_at, 
 create index order_items_delivered on order_items (tenant_id, delivered_at) where delivered_at is not null;
 create index order_items_product on order_items (tenant_id, product_id, order_id);
 
+-- Returns the key by which a line is matched: its SKU or, without one, its title, ignoring case.
+create function line_match_key(title text, sku text) returns text language sql immutable parallel safe as $$
+	select case when sku <> '' then 'sku ' || (lower(sku collate "und-x-icu") collate "C")
+		else 'title ' || (lower(title collate "und-x-icu") collate "C") end
+$$;
+
+-- Returns the key by which a line with a SKU is matched where the title has the option that the customer chose, or null.
+create function line_title_key(title text, sku text) returns text language sql immutable parallel safe as $$
+	select case when sku <> '' then 'both ' || md5(lower(title collate "und-x-icu") collate "C") || ' '
+		|| (lower(sku collate "und-x-icu") collate "C") end
+$$;
+
 -- A line of an order: an item of the order prints it, it has no product yet, or it is ignored. match_key identifies
 -- what the line sells: its SKU, or its title if it has no SKU, without regard to case.
 create table order_lines (
@@ -107,9 +119,7 @@ create table order_lines (
 	ignored boolean not null default false, -- whether the farm does not print the line
 	replaced boolean not null default false, -- whether the shop changed its product after the delivery of pieces
 	created_at timestamptz not null default clock_timestamp(),
-	match_key text collate "C" not null generated always as (case when sku <> ''
-		then 'sku ' || (lower(sku collate "und-x-icu") collate "C")
-		else 'title ' || (lower(title collate "und-x-icu") collate "C") end) stored,
+	match_key text collate "C" not null generated always as (line_match_key(title, sku)) stored,
 	check ((item_id is null) = (pieces is null)),
 	primary key (tenant_id, id),
 	foreign key (tenant_id, order_id) references orders (tenant_id, id),
@@ -134,12 +144,8 @@ create table order_assignments (
 	with_title boolean not null default false,
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
-	match_key text collate "C" not null generated always as (case when with_title and sku <> ''
-		then 'both ' || md5(lower(title collate "und-x-icu") collate "C") || ' '
-			|| (lower(sku collate "und-x-icu") collate "C")
-		when sku <> ''
-		then 'sku ' || (lower(sku collate "und-x-icu") collate "C")
-		else 'title ' || (lower(title collate "und-x-icu") collate "C") end) stored,
+	match_key text collate "C" not null generated always as (coalesce(case when with_title then
+		line_title_key(title, sku) end, line_match_key(title, sku))) stored,
 	check ((product_id is null) = (pieces is null)),
 	primary key (tenant_id, id),
 	foreign key (tenant_id, product_id) references products (tenant_id, id)
