@@ -86,7 +86,7 @@ func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) e
 func (h handlers) seeTrays(ctx context.Context, k, n *known) error {
 	var writes []*db.Stmt
 	for _, s := range k.trays(n) {
-		writes = append(writes, printers.SeeTray(string(n.ID), s.number(), s.Tag, s.Empty))
+		writes = append(writes, printers.SeeTray(string(n.ID), s.Number, s.Tag, s.Empty))
 	}
 	if len(writes) == 0 {
 		return nil
@@ -574,6 +574,9 @@ func (j *job) failure() FailureReason {
 	return "printer_error"
 }
 
+// maxSlots is the maximum number of slots of a printer.
+const maxSlots = 64
+
 var slotNames = regexp.MustCompile(`^(?:([A-D])([1-4])|T([0-9]{1,2}))$`)
 
 // slot returns the number of the printer's slot from which the filament came, or 0.
@@ -581,18 +584,20 @@ func (u use) slot() int64 {
 	if u.Slot == nil {
 		return orZero(u.Tool) + 1
 	}
-	return slot{Slot: *u.Slot}.number()
+	return slotNumber(*u.Slot)
 }
 
-// number returns the number of the slot, or 0.
-func (s slot) number() int64 {
-	m := slotNames.FindStringSubmatch(s.Slot)
+// slotNumber returns the number of the slot with a name, or 0 if a printer cannot have one.
+func slotNumber(name string) int64 {
+	m := slotNames.FindStringSubmatch(name)
 	switch {
 	case m == nil:
 		return 0
 	case m[3] != "":
-		n, _ := strconv.ParseInt(m[3], 10, 64)
-		return n + 1
+		if n, _ := strconv.ParseInt(m[3], 10, 64); n < maxSlots {
+			return n + 1
+		}
+		return 0
 	}
 	return int64(m[1][0]-'A')*4 + int64(m[2][0]-'0')
 }

@@ -133,10 +133,13 @@ type (
 
 	FilamentUse struct{ SentUse }
 
-	LeasedSlot struct{ SentSlot }
+	LeasedSlot struct {
+		SentSlot
+		Number int64 `json:"number" rule:"notNull"`
+	}
 
 	PrinterSlot struct {
-		SentSlot
+		LeasedSlot
 		Unknown bool `json:"unknown" rule:"notNull"`
 	}
 )
@@ -169,6 +172,7 @@ type use struct {
 
 type slot struct {
 	Slot      string  `json:"slot"`
+	Number    int64   `json:"number"` // see slotNumber
 	Tag       *string `json:"tag"`
 	Material  *string `json:"material"`
 	Color     *string `json:"color"`
@@ -247,8 +251,8 @@ func (s *SentState) loaded() []slot {
 		if strings.Trim(orZero(tag), "0") == "" || in.Empty.Or(false) { // no tag was read
 			tag = nil
 		}
-		all = append(all, slot{in.Slot.Or(""), tag, in.Material.Value, in.Color.Value, in.Remaining.Value,
-			in.Empty.Or(false)})
+		all = append(all, slot{in.Slot.Or(""), slotNumber(in.Slot.Or("")), tag, in.Material.Value, in.Color.Value,
+			in.Remaining.Value, in.Empty.Or(false)})
 	}
 	return all
 }
@@ -297,15 +301,12 @@ func (k *known) turns(n *known) bool {
 			before.File == nil && after.File != nil)
 }
 
-// maxSlots is the maximum number of slots of a printer.
-const maxSlots = 64
-
 // trays returns the slots of n with another tray than in k, as far as a printer of the service has such slots.
 func (k *known) trays(n *known) (all []slot) {
 	for _, s := range n.Slots {
 		i := slices.IndexFunc(k.Slots, func(was slot) bool { return was.Slot == s.Slot })
 		same := i >= 0 && k.Slots[i].Empty == s.Empty && reflect.DeepEqual(k.Slots[i].Tag, s.Tag)
-		if n := s.number(); n > 0 && n <= maxSlots && !same {
+		if s.Number > 0 && !same {
 			all = append(all, s)
 		}
 	}
@@ -639,17 +640,13 @@ var printerStatesTable = `(select p.tenant_id, p.id, p.name as printer_name, p.s
 	where p.hidden_at is null) printer_states`
 
 // shownSlots is a SQL expression: the slots of the state s of the printer p. A slot is unknown if the printer says that
-// a spool is in it, and nobody has loaded one. The names are those of slot.number.
+// a spool is in it, and nobody has loaded one.
 const shownSlots = `coalesce((
-		select json_agg(x.slot || jsonb_build_object('unknown', not (x.slot ->> 'empty')::boolean
-			and coalesce(x.slot ->> 'tag', x.slot ->> 'material', '') <> '' and x.number <= p.slots
-			and not exists (select from printer_slots l where l.printer_id = p.id and l.slot = x.number)) order by x.place)
-		from (select e.slot, e.place, case
-				when e.slot ->> 'slot' ~ '^T[0-9]{1,2}$' then substr(e.slot ->> 'slot', 2)::int + 1
-				when e.slot ->> 'slot' ~ '^[A-D][1-4]$'
-				then (ascii(e.slot ->> 'slot') - 65) * 4 + substr(e.slot ->> 'slot', 2)::int
-				else 1000 end as number
-			from jsonb_array_elements(s.slots::jsonb) with ordinality e (slot, place)) x), '[]')`
+		select json_agg(e.slot || jsonb_build_object('unknown', not (e.slot ->> 'empty')::boolean
+			and coalesce(e.slot ->> 'tag', e.slot ->> 'material', '') <> ''
+			and (e.slot ->> 'number')::int between 1 and p.slots and not exists (select from printer_slots l
+				where l.printer_id = p.id and l.slot = (e.slot ->> 'number')::int)) order by e.place)
+		from jsonb_array_elements(s.slots::jsonb) with ordinality e (slot, place)), '[]')`
 
 // StateFilter selects states of printers.
 type StateFilter struct {

@@ -73,24 +73,13 @@ type slot struct {
 // loadedSlot is what a watched printer says is loaded into a slot.
 type loadedSlot struct {
 	Slot, Material, Color string
+	Number                int // 0 if the service has no such slot
 	Remaining             num `json:"remaining_percent"`
 	Empty, Unknown        bool
 }
 
 // Swatch returns the picture of the color.
 func (s *loadedSlot) Swatch() template.HTML { return newSwatch("", false, s.Color) }
-
-// number returns the number of the slot, or 0.
-func (s *loadedSlot) number() int {
-	var unit rune
-	var n int
-	if _, err := fmt.Sscanf(s.Slot, "%c%d", &unit, &n); err == nil && unit == 'T' {
-		return n + 1
-	} else if err == nil && unit >= 'A' && unit <= 'D' && n >= 1 && n <= 4 {
-		return int(unit-'A')*4 + n
-	}
-	return 0
-}
 
 // Differs reports whether the printer says another material than the spool in the slot has.
 func (s slot) Differs() bool {
@@ -109,7 +98,7 @@ func (p printer) All() []slot {
 	}
 	if p.Watched != nil {
 		for i, says := range p.Watched.Slots {
-			if n := says.number(); n >= 1 && n <= len(slots) && !says.Empty {
+			if n := says.Number; n >= 1 && n <= len(slots) && !says.Empty {
 				slots[n-1].Says = &p.Watched.Slots[i]
 			}
 		}
@@ -220,9 +209,6 @@ type printerJob struct {
 	Progress          num
 	Left              num `json:"seconds_left"`
 }
-
-// Asks returns the job of the open question.
-func (s *printerState) Asks() *printerJob { return cmp.Or(s.Asked, s.Job) }
 
 // Words returns the state in words.
 func (s *printerState) Words() string {

@@ -4628,6 +4628,8 @@ class LeasedSlot:
     """How much is left, as the printer says."""
     empty: bool
     """Whether nothing is loaded; false by default."""
+    number: int
+    """The number of the slot in the service; 0 if no printer can have a slot with this name."""
 
 
 def _LeasedSlot(d: Any, etag: str | None = None) -> LeasedSlot:
@@ -4639,6 +4641,7 @@ def _LeasedSlot(d: Any, etag: str | None = None) -> LeasedSlot:
         color=get("color"),
         remaining_percent=get("remaining_percent"),
         empty=get("empty"),
+        number=get("number"),
     )
 
 
@@ -4727,6 +4730,8 @@ class PrinterSlot:
     """How much is left, as the printer says."""
     empty: bool
     """Whether nothing is loaded; false by default."""
+    number: int
+    """The number of the slot in the service; 0 if no printer can have a slot with this name."""
     unknown: bool
     """Whether the printer says that a spool is in it, and nobody has loaded one."""
 
@@ -4740,6 +4745,7 @@ def _PrinterSlot(d: Any, etag: str | None = None) -> PrinterSlot:
         color=get("color"),
         remaining_percent=get("remaining_percent"),
         empty=get("empty"),
+        number=get("number"),
         unknown=get("unknown"),
     )
 

@@ -2712,6 +2712,8 @@ export interface LeasedSlot {
   readonly remaining_percent: number | null;
   /** Whether nothing is loaded; false by default. */
   readonly empty: boolean;
+  /** The number of the slot in the service; 0 if no printer can have a slot with this name. */
+  readonly number: number;
 }
 
 /** The type `LeasedState` of the API. */
@@ -2762,6 +2764,8 @@ export interface PrinterSlot {
   readonly remaining_percent: number | null;
   /** Whether nothing is loaded; false by default. */
   readonly empty: boolean;
+  /** The number of the slot in the service; 0 if no printer can have a slot with this name. */
+  readonly number: number;
   /** Whether the printer says that a spool is in it, and nobody has loaded one. */
   readonly unknown: boolean;
 }
