@@ -8,6 +8,7 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // pieceStock is the stock of a product, as the API returns it with the product.
@@ -30,6 +31,9 @@ func (s pieceStock) hasFew() bool { return float64(s.OnHand) < float(s.Minimum) 
 
 // Count writes a number of pieces.
 func (v *visit) Count(n int) string { return v.locale.number(float64(n), 0) }
+
+// Counted returns a number of things as the argument of a text.
+func (v *visit) Counted(n int) language.Count { return language.Count{N: int64(n), Text: v.Count(n)} }
 
 // Signed writes a number of pieces with its sign.
 func (v *visit) Signed(n int) string {

@@ -8,6 +8,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/server"
+	"spoolwright/value/language"
 	"spoolwright/web/start"
 )
 
@@ -17,6 +18,7 @@ type visit struct {
 	site         *site
 	w            http.ResponseWriter
 	r            *http.Request
+	language     *language.Language
 	locale       *locale
 	zone         *time.Location
 	isAsked      bool         // whether steps was read with the visitor
@@ -36,7 +38,8 @@ func (s *site) visit(w http.ResponseWriter, r *http.Request) *visit {
 	h.Set("Permissions-Policy", noCamera)
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	return &visit{site: s, w: w, r: r, locale: localeOf(r.Header.Get("Accept-Language")), zone: time.UTC}
+	accepted := r.Header.Get("Accept-Language")
+	return &visit{site: s, w: w, r: r, language: language.Accepted(accepted), locale: localeOf(accepted), zone: time.UTC}
 }
 
 // Live reports whether a GET of the page's address returns the page again. The page with a refused form is the answer
@@ -48,6 +51,22 @@ func (v *visit) CanWrite() bool { return v.Level >= server.Write }
 
 // IsAdmin reports whether the visitor is an administrator.
 func (v *visit) IsAdmin() bool { return v.Level >= server.Admin }
+
+// t returns a text of the program in the language of the visitor, formatted with the arguments.
+func (v *visit) t(text language.Text, args ...any) string {
+	for i, arg := range args {
+		if n, ok := arg.(int); ok {
+			args[i] = v.Counted(n)
+		}
+	}
+	return v.language.Text(text, args...)
+}
+
+// message returns a message of the API as a sentence in the language of the visitor.
+func (v *visit) message(s string) string { return v.language.Sentence(v.language.Message(s)) }
+
+// Language returns the tag of the page's language.
+func (v *visit) Language() string { return v.language.Code }
 
 // Path returns the path of the page.
 func (v *visit) Path() string { return v.r.URL.Path }
