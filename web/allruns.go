@@ -11,10 +11,15 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // runStates are the options of the filter by state, with the parameters of the API.
-var runStates = []struct{ name, label, parameter, value string }{
+var runStates = []struct {
+	name             string
+	label            language.Text
+	parameter, value string
+}{
 	{"confirm", "To confirm", "needs", "confirmation"},
 	{"ready", "Ready to start", "needs", "start"},
 	{"planned", "Planned", "status", "pending"},
@@ -27,8 +32,8 @@ var runStates = []struct{ name, label, parameter, value string }{
 
 // runFilters are the filters of the list of all runs. Those without a label have pickers, and the months depend
 // on the day.
-var runFilters = []filter{searchFilter, {"status", "status", "State", []option{{"", "Any state"}}},
-	{"month", "month", "Month", []option{{"", "Any month"}}},
+var runFilters = []filter{searchFilter, {"status", "status", "State", []word{{"", "Any state"}}},
+	{"month", "month", "Month", []word{{"", "Any month"}}},
 	{"product", "product_id", "", nil}, {"printer", "printer_id", "", nil}, {"order", "order_id", "", nil},
 	{"spool", "spool_id", "", nil}}
 
@@ -46,7 +51,7 @@ const months = 24
 func showAllRuns(v *visit) error {
 	p := &allRuns{Form: v.asked()}
 	var query url.Values
-	p.listing, query = v.listing("/runs/all", "run", slices.Clone(runFilters),
+	p.listing, query = v.listing("/runs/all", runNoun, slices.Clone(runFilters),
 		[]listOrder{{"", "Newest first", "created_at", "desc"}})
 	if p.Form.failed != nil {
 		return p.Form.failed
@@ -70,13 +75,13 @@ func showAllRuns(v *visit) error {
 		switch f.name {
 		case "status":
 			for _, s := range runStates {
-				f.options = append(f.options, option{s.name, s.label})
+				f.options = append(f.options, word{s.name, s.label})
 			}
 		case "month":
 			first := v.Now().AddDate(0, 0, 1-v.Now().Day())
 			for i := range months {
 				month := first.AddDate(0, -i, 0)
-				f.options = append(f.options, option{month.Format("2006-01"), v.month(month)})
+				p.offer(f.name, option{month.Format("2006-01"), v.month(month)})
 			}
 		}
 	}
@@ -161,13 +166,11 @@ func (p *allRuns) findSpool(v *visit, query url.Values) error {
 // offers reports whether the filter has an option with the value.
 func (p *allRuns) offers(name, value string) bool {
 	for _, f := range p.filters {
-		for _, o := range f.options {
-			if f.name == name && o.Value == value {
-				return true
-			}
+		if f.name == name && slices.ContainsFunc(f.options, func(w word) bool { return w.Value == value }) {
+			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(p.data[name], func(o option) bool { return o.Value == value })
 }
 
 // choose adds the selected value of a filter to its options, unless they have it.
@@ -175,7 +178,7 @@ func (p *allRuns) choose(name, label string) {
 	selected := p.Filter.Get(name)
 	for i := range p.filters {
 		if p.filters[i].name == name && p.filters[i].options != nil && !p.offers(name, selected) {
-			p.filters[i].options = append(p.filters[i].options, option{selected, label})
+			p.offer(name, option{selected, label})
 		}
 	}
 }

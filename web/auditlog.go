@@ -82,8 +82,8 @@ func (e auditEntry) Who() string {
 	return label(e.ActorKind)
 }
 
-var auditFilters = []filter{{"person", "actor_id", "Person", []option{{"", "Anybody"}}},
-	{"action", "action", "What", []option{{"", "Anything"}}},
+var auditFilters = []filter{{"person", "actor_id", "Person", []word{{"", "Anybody"}}},
+	{"action", "action", "What", []word{{"", "Anything"}}},
 	{"from", "created_from", "", nil}, {"to", "created_to", "", nil}}
 
 // showAuditLog shows the audit log, the newest entries first.
@@ -96,18 +96,18 @@ func showAuditLog(v *visit) error {
 	if err != nil {
 		return err
 	}
-	filters[0].options = slices.Clone(filters[0].options)
+	offered := map[string][]option{}
 	for _, person := range people.Items {
-		filters[0].options = append(filters[0].options, option{person.ID, person.Name})
+		offered["person"] = append(offered["person"], option{person.ID, person.Name})
 	}
 	for _, key := range keys.Items {
-		filters[0].options = append(filters[0].options, option{key.ID, key.Name + " (API key)"})
+		offered["person"] = append(offered["person"], option{key.ID, v.t("%s (API key)", key.Name)})
 	}
-	filters[1].options = slices.Clone(filters[1].options)
 	for _, action := range audit.Action("").Enum() {
-		filters[1].options = append(filters[1].options, option{action, actionName(action)})
+		offered["action"] = append(offered["action"], option{action, actionName(action)})
 	}
-	l, query := v.listing("/settings/audit", "entry", filters, []listOrder{{"", "", "created_at", "desc"}})
+	l, query := v.listing("/settings/audit", entryNoun, filters, []listOrder{{"", "", "created_at", "desc"}})
+	l.data = offered
 	p.listing = l
 	err = v.fetch(read{path: "/api/v1/audit-log", query: query, into: p})
 	if err = p.refused(err); err != nil {

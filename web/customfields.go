@@ -93,14 +93,14 @@ func (c *customFields) facts(l *locale, extra map[string]any) (facts []fact) {
 }
 
 // definitions are the pages of the custom fields themselves.
-var definitions = &editor{api: "/api/v1/custom-fields", path: "/settings/fields", noun: "field",
+var definitions = &editor{api: "/api/v1/custom-fields", path: "/settings/fields", noun: customFieldNoun,
 	back: "/settings/fields",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
-		{field{"entity", text}, "Of", "", []option{{"spool", "Spools"}, {"filament", "Filaments"}, {"vendor", "Vendors"}}},
+		{field{"entity", text}, "Of", "", []word{{"spool", "Spools"}, {"filament", "Filaments"}, {"vendor", "Vendors"}}},
 		{field{"key", text}, "Key in the API", "required;hint=Lower-case letters, digits and underscores", nil},
-		{field{"type", text}, "Type", "", []option{{"text", "Text"}, {"integer", "Whole number"}, {"float", "Number"},
+		{field{"type", text}, "Type", "", []word{{"text", "Text"}, {"integer", "Whole number"}, {"float", "Number"},
 			{"integer_range", "Range of whole numbers"}, {"float_range", "Range of numbers"}, {"datetime", "Time"},
 			{"boolean", "Yes or no"}, {"choice", "Choice"}}},
 		{field{"unit", text}, "Unit", "", nil},

@@ -50,7 +50,7 @@ func TestDay(t *testing.T) {
 		t.Error("the page removes a component of another product")
 	}
 	b.get(t, product).shows(t, "Used in Set")
-	b.get(t, product+"/edit").shows(t, "This product is a component of Set", "Take it out of them before you remove it.")
+	b.get(t, product+"/edit").shows(t, "It is a component of Set", "Take it out of them before you remove it.")
 	b.get(t, product+"/edit").submit(t, product+"/remove").want(t, 422).shows(t, "component")
 	part := c.Get(t, "/api/v1"+set).Text("components.0.id")
 	b.get(t, set).submit(t, set+"/components/"+part+"/remove").to(t, set).says(t, "The component is removed.").

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // editor describes the pages that create, change and remove the resources of a collection. The fields are data.
 type editor struct {
 	api, path string // the paths of the collection in the API and in the pages
-	noun      string // the noun for a resource
+	noun      *noun
 	fields    []editorField
 	back      string // the path of the page with the list; "" stands for the field path
 	noPage    bool   // whether resources have no page of their own, so that the list follows a change
@@ -29,9 +30,9 @@ type editor struct {
 // editorField is a field of an editor. More contains the settings for newInput.
 type editorField struct {
 	field
-	label   string
+	label   language.Text
 	more    string // separated by semicolons
-	options []option
+	options []word
 }
 
 // editorPage is the data of the template editor.
@@ -41,10 +42,11 @@ type editorPage struct {
 	Lists               []nestedRows
 	Vendors             vendorNames // to suggest
 	Catalog             *catalogPart
+	Heading             string
+	Ask                 string // the question before the removal
 	Name                string // the name of the resource, or "" if it is new
 	Action, Back, Label string
 	Removable           string // the address of the form that removes the resource, or ""
-	Noun                string
 	Hidden              url.Values
 	Also                option   // the name and the text of a second button that sends the form, or empty
 	Other               option   // the link to another page for the same purpose, or empty
@@ -60,7 +62,7 @@ func (e *editor) inputs(v *visit, f *form, follows bool, custom *customFields) (
 			continue
 		}
 		shown := newInput(f, in.name, in.label, v.settings(in)...)
-		for _, o := range in.options {
+		for _, o := range v.options(in.options) {
 			if in.kind == number {
 				o.Value = strings.Replace(o.Value, ".", v.locale.decimal, 1)
 			}
@@ -90,7 +92,7 @@ func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.prefilled(
 func (e *editor) newPage(v *visit, status int, f *form) error {
 	var custom customFields
 	reads, rows := e.reads(v, f)
-	p := &editorPage{Form: f, Action: e.path + "/new", Back: e.list(), Label: "Add", Noun: e.noun}
+	p := &editorPage{Form: f, Action: e.path + "/new", Back: e.list(), Label: v.t("Add"), Heading: v.t(e.noun.create)}
 	reads = append(reads, e.suggestions(&p.Vendors)...)
 	if err := v.fetch(append(reads, e.custom(&custom)...)...); err != nil {
 		return err
@@ -104,7 +106,7 @@ func (e *editor) newPage(v *visit, status int, f *form) error {
 		custom.preset(f)
 	}
 	p.Inputs, p.Lists = e.inputs(v, f, false, &custom), rows()
-	return v.show(status, "editor", "New "+e.noun, p)
+	return v.show(status, "editor", p.Heading, p)
 }
 
 // names returns all fields of the form, including custom fields.
@@ -132,7 +134,7 @@ func (e *editor) create(v *visit) error {
 	}
 	var created struct{ ID string }
 	ok, err := v.send(f, http.MethodPost, e.api, body, &created)
-	v.tell(&notice{Text: sentence("The " + e.noun + " is added")})
+	v.tell(&notice{Text: v.t(e.noun.added)})
 	return v.then(ok, err, e.one(created.ID), func() error { return e.newPage(v, 422, f) })
 }
 
@@ -167,14 +169,14 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 	}
 	name, at := e.name(now.Values.Get), e.path+"/"+now.Values.Get("id")
 	follows := now.Values.Get("filament_id") + now.Values.Get("variant_of")
-	p := &editorPage{Form: f, Name: name, Noun: e.noun, Label: "Save", Vendors: vendors,
+	p := &editorPage{Form: f, Name: name, Heading: v.t(e.noun.edit), Ask: v.t(e.noun.ask), Label: v.t("Save"), Vendors: vendors,
 		Inputs: e.inputs(v, f, follows != "", &custom), Action: at + "/edit" + v.query(),
 		Back: e.one(now.Values.Get("id")) + v.query(), Removable: at + "/remove" + v.query(),
 		MoreUsers: users.Total - len(users.Items)}
 	for _, u := range users.Items {
 		p.Users = append(p.Users, option{e.path + "/" + u.ID, u.Name})
 	}
-	return v.show(status, "editor", "Edit "+name, p)
+	return v.show(status, "editor", v.t("Edit %s", name), p)
 }
 
 func (e *editor) edit(v *visit) error {
@@ -184,7 +186,7 @@ func (e *editor) edit(v *visit) error {
 		return err
 	}
 	ok, err := v.edit(f, e.api+"/{id}", fields)
-	n := &notice{Text: sentence("The " + e.noun + " is saved")}
+	n := &notice{Text: v.t(e.noun.saved)}
 	if e.saved != nil {
 		e.saved(v, f, n)
 	}
@@ -196,7 +198,7 @@ func (e *editor) remove(v *visit) error {
 	f := v.newForm()
 	ok, err := v.send(f, http.MethodDelete, e.api+"/{id}", nil, nil)
 	if ok {
-		v.tell(&notice{Text: sentence("The " + e.noun + " is removed"), Undo: e.undoRemoval(v)})
+		v.tell(&notice{Text: v.t(e.noun.removed), Undo: e.undoRemoval(v)})
 	}
 	return v.then(ok, err, e.list()+v.query(), func() error {
 		now, err := v.formOf(e.api + "/{id}")

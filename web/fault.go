@@ -49,7 +49,7 @@ func (f *form) faults() []fault {
 	all := slices.Clone(f.shown)
 	for _, name := range slices.Sorted(maps.Keys(f.Errors)) {
 		if !slices.ContainsFunc(all, func(other fault) bool { return other.name == name }) {
-			all = append(all, fault{name, "", label(name)})
+			all = append(all, fault{name, "", f.read.visit.label(name)})
 		}
 	}
 	return all
@@ -73,7 +73,7 @@ func (i input) Mark() template.HTMLAttr {
 	if i.Theirs() != "" {
 		described = append(described, "theirs")
 	}
-	return i.Form.Mark(i.Name, cmp.Or(i.Label, label(i.Name)), described...)
+	return i.Form.Mark(i.Name, cmp.Or(i.Label, i.Form.read.visit.label(i.Name)), described...)
 }
 
 // Why returns the id of a text of the input: see form.Why.

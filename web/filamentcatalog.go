@@ -52,7 +52,7 @@ func (v *visit) fetchCatalog(page *editorPage, then string) error {
 		query = url.Values{"limit": {"20"}, "search": {p.Query}, "sort_by": {"vendor"}, "sort_order": {"asc"}}
 	}
 	var hits found[catalogItem]
-	l := listing{filters: []filter{searchFilter}}
+	l := listing{filters: []filter{searchFilter}, visit: v}
 	if err := l.refused(v.fetch(read{path: "/api/v1/filament-catalog", query: query, into: &hits})); err != nil {
 		return err
 	}
@@ -82,11 +82,11 @@ func fillCatalog(v *visit) error {
 		return err
 	}
 	f := v.newForm()
-	f.Problem = sentence(e.Detail)
+	f.Problem = v.message(e.Detail)
 	if len(e.Fields) > 0 {
 		f.Problem = "Nothing was added to the catalog."
 		for _, problem := range e.Fields[:min(3, len(e.Fields))] {
-			f.Problem += " " + sentence(strings.Replace(problem.Field, "body", "the file", 1)+" "+problem.Message)
+			f.Problem += " " + v.message(strings.Replace(problem.Field, "body", "the file", 1)+" "+problem.Message)
 		}
 	}
 	return filaments.newPage(v, e.Status, f)

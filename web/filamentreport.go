@@ -66,7 +66,7 @@ func showFilamentReport(v *visit) error {
 	status := 200
 	err := v.fetch(p.read(v))
 	if e := server.AsError(err); err != nil && e.Status == 422 {
-		p.Problem, status, err = sentence(e.Detail), 422, nil
+		p.Problem, status, err = v.message(e.Detail), 422, nil
 	}
 	if err != nil {
 		return err

@@ -62,8 +62,8 @@ func (f filament) Swatch() template.HTML {
 
 var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Class: "spools", Add: "Add a filament",
 	Empty: "There are no filaments yet. A filament is what you buy; its spools have its material, color and weights.",
-	First: "Add the first filament", Other: option{"/vendors", "Vendors"},
-	Also: option{"/filaments/from-spools", "From spools"},
+	First: "Add the first filament", Other: word{"/vendors", "Vendors"},
+	Also: word{"/filaments/from-spools", "From spools"},
 	filters: []filter{searchFilter, {"material", "material_type", "Material", anyMaterial},
 		{"vendor", "vendor", "", nil}},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},
@@ -80,7 +80,7 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 			v.Money(f.Price))
 	}}
 
-var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament",
+var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: filamentNoun, entity: "filament",
 	catalog: true,
 	saved: func(v *visit, f *form, n *notice) {
 		if price := f.Values.Get("price"); price != "" && price != f.Was.Get("price") {
@@ -156,7 +156,7 @@ func (p *filamentPage) Days() num {
 
 func showFilament(v *visit) error {
 	p := &filamentPage{locale: v.locale, Level: v.newForm()}
-	p.Spools.listing, _ = v.listing("/spools", "spool", spoolFilters, nil)
+	p.Spools.listing, _ = v.listing("/spools", spoolNoun, spoolFilters, nil)
 	p.Spools.Filter = url.Values{"filament": {v.r.PathValue("id")}}
 	if err := v.fetch(
 		get("/api/v1/filaments/{id}", &p.Filament),

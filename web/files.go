@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"spoolwright/value/language"
 	"strconv"
 	"strings"
 	"time"
@@ -93,7 +94,7 @@ func undoImport(v *visit) error {
 		if err := p.Form.keepProblems(err); err != nil {
 			return err
 		}
-		p.Form.Problem = sentence(server.AsError(err).Detail)
+		p.Form.Problem = v.message(server.AsError(err).Detail)
 		return v.filesPage(409, p)
 	}
 	if err := json.Unmarshal(answer.Body, &p.Undone); err != nil {
@@ -343,7 +344,7 @@ func importFile(v *visit) error {
 	if err := answer.Err(); err != nil && query.Has("mapping") { // two columns with one field, or a default in words
 		for _, problem := range server.AsError(err).Fields {
 			if query.Has(problem.Field) && problem.Field != "mode" {
-				f.Problem = sentence(label(problem.Field) + " " + problem.Message)
+				f.Problem = v.message(label(problem.Field) + " " + problem.Message)
 				query.Del(problem.Field)
 			}
 		}
@@ -430,6 +431,7 @@ func (p *importPage) query(f *form) url.Values {
 
 // fill prepares what the page shows of a check.
 func (p *importPage) fill(f *form) {
+	v := f.read.visit
 	for _, w := range p.Check.Worksheets {
 		if w.Read {
 			f.Values.Set("worksheet", w.Name)
@@ -477,21 +479,21 @@ func (p *importPage) fill(f *form) {
 	for _, o := range columnFields[p.What.Value] {
 		switch {
 		case p.IsOrders() && o.Value == "source":
-			p.Defaults = append(p.Defaults, newInput(f, "default.source", o.Name, "list=sources",
+			p.Defaults = append(p.Defaults, newInput(f, "default.source", language.Text(o.Name), "list=sources",
 				"hint=The name of the connection to the shop of these orders, or any other name."))
 		case names[o.Value]:
-			p.Defaults = append(p.Defaults, newInput(f, "default."+o.Value, o.Name))
+			p.Defaults = append(p.Defaults, newInput(f, "default."+o.Value, language.Text(o.Name)))
 		}
 	}
 	for _, row := range p.Check.InvalidRows {
 		one := importRow{Line: row.Row}
 		wrong := map[string]bool{}
 		for _, e := range row.Errors {
-			name := label(e.Field)
+			name := v.label(e.Field)
 			if e.Column != nil {
 				wrong[*e.Column], name = true, *e.Column
 			}
-			one.Problems = append(one.Problems, sentence(name+" "+e.Message))
+			one.Problems = append(one.Problems, v.language.Sentence(v.t("%s %s|a field and its problem", name, v.Message(e.Message))))
 		}
 		for _, c := range row.Cells {
 			cell := importCell{Name: fmt.Sprintf("cell.%d.%d", row.Row, index[c.Column]), Title: c.Column, Text: c.Text,

@@ -36,7 +36,7 @@ func forgot(v *visit) error {
 	f := v.sent()
 	email := strings.TrimSpace(f.Values.Get("email"))
 	if err := mail.CheckAddress(email); err != nil {
-		f.Errors["email"] = sentence(err.Error())
+		f.Errors["email"] = v.message(err.Error())
 		return v.forgottenPage(422, f)
 	}
 	if err := v.site.Auth.CountForgotten(v.r.Context(), email, server.Address(v.r)); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // A form is HTML whose inputs have the names of the fields of an operation. Its hidden inputs are:
@@ -42,13 +43,15 @@ type form struct {
 	hits    map[string]*hits  // by the name of a picker, what it has found
 	picking bool              // whether a picker asks, so that the form is shown again
 	failed  error             // why a picker could not search
+	confirm map[string]bool   // by field, whether the API asks to confirm the value
+	isFull  bool              // whether the API asks if the spool is full
 }
 
 // newForm returns a form that has not been sent.
 func newForm(read reader) *form {
 	return &form{Values: url.Values{}, Was: url.Values{}, Theirs: url.Values{}, Errors: map[string]string{},
 		Key: rand.Text(), read: read, id: rand.Text()[:6], unread: map[string]string{}, rows: map[string][]int{},
-		hits: map[string]*hits{}}
+		hits: map[string]*hits{}, confirm: map[string]bool{}}
 }
 
 func (v *visit) newForm() *form {
@@ -262,13 +265,14 @@ func (v *visit) send(f *form, method, path string, body map[string]any, into any
 
 // keepProblems stores the problems of an error in the form. It returns errors that do not concern the form's values.
 func (f *form) keepProblems(err error) error {
-	e := server.AsError(err)
+	e, v := server.AsError(err), f.read.visit
 	switch {
 	case e.Status == 403 || e.Status == 404 || e.Status == 401 || e.Status == 500 || isConflict(err):
 		return err
 	case e.Code == server.ErrKeyConflict.Code:
 		f.Key = rand.Text()
-		f.Problem = "This form was already sent with other values, and they were saved. Send it again to save these, too."
+		f.Problem = v.t("This form was already sent with other values, and they were saved. " +
+			"Send it again to save these, too.")
 		return nil
 	}
 	for _, problem := range e.Fields {
@@ -282,17 +286,18 @@ func (f *form) keepProblems(err error) error {
 			_, shown = f.Values[name]
 		}
 		if shown && (name == full || f.Errors[name] == "") {
-			f.Errors[name] = sentence(strings.NewReplacer("must not be null", "is required", inventory.Confirm, confirmIt).
-				Replace(problem.Message))
+			f.Errors[name] = v.message(pageWords.Replace(problem.Message))
+			f.confirm[name] = strings.Contains(problem.Message, inventory.Confirm)
 		} else if f.Problem == "" {
-			f.Problem = sentence(label(problem.Field) + " " + strings.Replace(problem.Message, inventory.IsFull, isFull, 1))
+			f.Problem = v.refusal(problem.Field, problem.Message)
+			f.isFull = strings.Contains(problem.Message, inventory.IsFull)
 		}
 	}
 	for name, problem := range f.unread {
-		f.Errors[name] = sentence(problem)
+		f.Errors[name] = v.language.Sentence(problem)
 	}
 	if len(e.Fields) == 0 {
-		f.Problem = sentence(e.Detail)
+		f.Problem = v.message(e.Detail)
 	}
 	return nil
 }
@@ -315,22 +320,31 @@ func (f *form) needs(names ...string) {
 	}
 	for _, name := range names {
 		if strings.TrimSpace(f.Values.Get(name)) == "" {
-			f.Errors[name] = "Is required."
+			f.Errors[name] = f.read.visit.t("Is required.")
 		}
 	}
 }
 
 // MustConfirm reports whether the API asks the visitor to confirm the value of a field.
-func (f *form) MustConfirm(name string) bool { return strings.Contains(f.Errors[name], confirmIt) }
+func (f *form) MustConfirm(name string) bool { return f.confirm[name] }
 
-// confirmIt is the text that pages show instead of inventory.Confirm, a part of an error message of the API.
-const confirmIt = "confirm it if it is right"
+// pageWords replaces words of the API's messages that are for programs.
+var pageWords = strings.NewReplacer("must not be null", "is required", inventory.Confirm, "confirm it if it is right",
+	inventory.IsFull, "confirm it if it is")
 
-// isFull is the text that pages show instead of inventory.IsFull.
-const isFull = "confirm it if it is"
+// replaced are the messages with the words of pageWords.
+var replaced = []language.Text{"is required",
+	"is %s g, but the empty spool weighs %s g and the full one %s g; confirm it if it is right",
+	"if the spool is full and new, confirm it if it is"}
+
+// refusal returns the problem with a field for which the page has no input, as a sentence.
+func (v *visit) refusal(field, problem string) string {
+	return v.language.Sentence(v.t("%s %s|a field and its problem", v.label(field),
+		v.language.Message(pageWords.Replace(problem))))
+}
 
 // MayBeFull reports whether the API asks the visitor if the spool is full.
-func (f *form) MayBeFull() bool { return strings.Contains(f.Problem, isFull) }
+func (f *form) MayBeFull() bool { return f.isFull }
 
 // isConflict reports whether somebody else changed the resource after the page was shown.
 func isConflict(err error) bool {
@@ -378,12 +392,12 @@ func (v *visit) change(f *form, c editing) (bool, error) {
 			return false, err
 		}
 		if f.merge(now) {
-			f.Problem = "Somebody else changed this in the meantime. Their values are beside yours. " +
-				"Save again to replace them."
+			f.Problem = v.t("Somebody else changed this in the meantime. Their values are beside yours. " +
+				"Save again to replace them.")
 			return false, nil
 		}
 	}
-	f.Problem = "This changes too often at the moment. Try again."
+	f.Problem = v.t("This changes too often at the moment. Try again.")
 	return false, nil
 }
 
@@ -486,26 +500,45 @@ type input struct {
 
 type option struct{ Value, Name string }
 
-// labeled returns options whose values are names of the API. It shows the names as words.
-func labeled(names []string) (options []option) {
-	for _, name := range names {
-		options = append(options, option{name, label(name)})
+// word is an option whose name is a text of the program.
+type word struct {
+	Value string
+	Name  language.Text
+}
+
+// options returns options in the language of the visitor.
+func (v *visit) options(words []word) (options []option) {
+	for _, w := range words {
+		options = append(options, option{w.Value, v.t(w.Name)})
 	}
 	return options
 }
 
+// labeled returns options whose values are names of the API. It shows the names as words.
+func labeled(names []string) (words []word) {
+	for _, name := range names {
+		words = append(words, word{name, language.Text(label(name))})
+	}
+	return words
+}
+
 // newInput returns an input of a form. The strings in more are the words required, autofocus and pick, and settings
-// such as unit=g. The setting value is the value in a form that was not sent.
-func newInput(f *form, name, label string, more ...string) input {
-	in := input{Form: f, Name: name, Label: label}
+// such as unit=g. The setting value is the value in a form that was not sent. The label, the hint, the unit and the
+// words for no choice are translated; the setting label is a label that is data.
+func newInput(f *form, name string, label language.Text, more ...string) input {
+	v := f.read.visit
+	in := input{Form: f, Name: name, Label: v.t(label)}
 	texts := map[string]*string{"type": &in.Type, "unit": &in.Unit, "hint": &in.Hint, "list": &in.List, "rows": &in.Rows,
-		"find": &in.Kind, "none": &in.None, "named": &in.Named}
+		"find": &in.Kind, "none": &in.None, "named": &in.Named, "label": &in.Label}
 	for _, word := range more {
 		key, value, _ := strings.Cut(word, "=")
 		_, sent := f.Values[name]
 		switch {
 		case texts[key] != nil:
 			*texts[key] = value
+			if key == "hint" || key == "unit" || key == "none" {
+				*texts[key] = v.t(language.Text(value))
+			}
 		case key == "required":
 			in.Required = true
 		case key == "autofocus":
@@ -552,14 +585,14 @@ func (i input) Theirs() string {
 		if i.Kind != "" && values[0] != "" {
 			return i.chosen(values[0]).Name
 		}
-		return cmp.Or(values[0], "empty")
+		return cmp.Or(values[0], i.Form.read.visit.t("empty"))
 	}
 	return ""
 }
 func (i input) Numeric() bool { return i.Type == "number" }
 
 // rowInput returns the input of a number in a row of a nested list.
-func (f *form) rowInput(list string, row int, name, label string, value num, more ...string) input {
+func (f *form) rowInput(list string, row int, name string, label language.Text, value num, more ...string) input {
 	return newInput(f, fmt.Sprintf("%s[%d].%s", list, row, name), label,
 		append(more, "type=number", "value="+f.read.text(value))...)
 }

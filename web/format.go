@@ -7,6 +7,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"spoolwright/value/language"
 	"strconv"
 	"strings"
 	"time"
@@ -216,8 +217,8 @@ func (v *visit) Minutes(n num) string {
 		return "–"
 	}
 	minutes := int64(math.Round(float(n)))
-	amount := func(n int64, unit string) string { return v.locale.number(float64(n), 0) + "\u00a0" + unit }
-	rest := func(n int64, unit string) string {
+	amount := func(n int64, unit language.Text) string { return v.locale.number(float64(n), 0) + "\u00a0" + v.t(unit) }
+	rest := func(n int64, unit language.Text) string {
 		if n == 0 {
 			return ""
 		}
@@ -225,11 +226,11 @@ func (v *visit) Minutes(n num) string {
 	}
 	switch {
 	case minutes < 60:
-		return amount(minutes, "min")
+		return amount(minutes, "min|minutes")
 	case minutes < 24*60:
-		return amount(minutes/60, "h") + rest(minutes%60, "min")
+		return amount(minutes/60, "h|hours") + rest(minutes%60, "min|minutes")
 	}
-	return amount(minutes/(24*60), "d") + rest(minutes/60%24, "h")
+	return amount(minutes/(24*60), "d|days") + rest(minutes/60%24, "h|hours")
 }
 
 func (v *visit) Hours(n num) string {
@@ -245,15 +246,18 @@ func (v *visit) Lasts(days num) string {
 	case days == "":
 		return "–"
 	case float(days) > 365:
-		return "over a year"
-	case math.Round(float(days)) == 1:
-		return "1 day"
+		return v.t("over a year")
 	}
-	return v.Number(days, 0) + " days"
+	return v.t("%d day|%d days", int(math.Round(float(days))))
 }
 
 // month writes a month.
-func (v *visit) month(t time.Time) string { return t.Format("January 2006") }
+func (v *visit) month(t time.Time) string {
+	return v.t("%s %s|month and year", v.t(monthNames[t.Month()-1]), strconv.Itoa(t.Year()))
+}
+
+var monthNames = [12]language.Text{"January", "February", "March", "April", "May|month", "June", "July", "August",
+	"September", "October", "November", "December"}
 
 // Time writes a time in the time zone of the farm. Date writes only the day of the time.
 func (v *visit) Time(t *time.Time) string { return v.at(t, v.locale.date+"\u00a015:04") }
@@ -278,15 +282,15 @@ func (v *visit) Clock(t *time.Time) string {
 func (v *visit) Until(status string, start, end *time.Time) string {
 	switch {
 	case status == "paused":
-		return "Paused"
+		return v.t("Paused")
 	case end != nil && end.Before(v.Now()):
-		return "ended " + v.Clock(end)
+		return v.t("ended %s", v.Clock(end))
 	case end != nil:
-		return "until " + v.Clock(end)
+		return v.t("until %s", v.Clock(end))
 	case start != nil:
-		return "since " + v.Clock(start)
+		return v.t("since %s", v.Clock(start))
 	}
-	return "Printing"
+	return v.t("Printing")
 }
 
 // Day writes a date of the API, such as 2026-01-31.
@@ -306,7 +310,7 @@ func (v *visit) More(total, shown int) string {
 	if total <= shown {
 		return ""
 	}
-	return "and " + v.locale.number(float64(total-shown), 0) + " more"
+	return v.t("and %d more|and %d more", total-shown)
 }
 
 // All returns the link to a list of which the page shows the first rows, with an empty name if it shows all.
@@ -314,7 +318,7 @@ func (v *visit) All(total int, address string) option {
 	if total <= shownToday {
 		return option{}
 	}
-	return option{address, "all " + v.locale.number(float64(total), 0)}
+	return option{address, v.t("all %d|all %d", total)}
 }
 
 // Now returns the time in the time zone of the farm.
@@ -323,19 +327,22 @@ func (v *visit) Now() time.Time { return v.site.Now().In(v.zone) }
 // Ago writes how many days ago a time was. It writes a time at least 30 days ago as a date.
 func (v *visit) Ago(t *time.Time) string {
 	if t == nil {
-		return "never"
+		return v.t("never")
 	}
 	day := func(t time.Time) time.Time { y, m, d := t.Date(); return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
 	switch days := int(day(v.Now()).Sub(day(t.In(v.zone))) / (24 * time.Hour)); {
 	case days <= 0:
-		return "today"
+		return v.t("today")
 	case days == 1:
-		return "yesterday"
+		return v.t("yesterday")
 	case days < 30:
-		return fmt.Sprintf("%d days ago", days)
+		return v.t("%d day ago|%d days ago", days)
 	}
 	return v.Date(t)
 }
+
+// label returns the name of a field, or a value of the API, as words in the language of the visitor.
+func (v *visit) label(name string) string { return v.t(language.Text(label(name))) }
 
 // label returns the name of a field of the API as words.
 func label(name string) string {
@@ -344,18 +351,6 @@ func label(name string) string {
 	}
 	name = strings.NewReplacer("_grams", "", "_", " ").Replace(name)
 	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
-}
-
-// sentence returns a message of the API as a sentence.
-func sentence(s string) string {
-	if s == "" {
-		return ""
-	}
-	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.HasSuffix(s, ".") {
-		s += "."
-	}
-	return s
 }
 
 // customText returns the value of a custom field as the text of an input.

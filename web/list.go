@@ -1,13 +1,13 @@
 package web
 
 import (
-	"fmt"
 	"html/template"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // perPage is the number of entries of a page of a list.
@@ -18,20 +18,23 @@ const perPage = 50
 type listing struct {
 	Total   int        `json:"total"`
 	Path    string     `json:"-"` // the path of the page
-	Noun    string     `json:"-"` // the noun for one entry
+	Noun    *noun      `json:"-"` // of an entry
 	Filter  url.Values `json:"-"`
 	Page    int        `json:"-"`
 	Problem string     `json:"-"` // the problems with the filters
 
 	filters []filter
 	orders  []listOrder
+	data    map[string][]option // by the name of a filter, further options that are data
+	visit   *visit
 }
 
 // filter is a filter of a list: its name in the address, the parameter of the API, the label, and the options of its
 // choice. A filter without options has no choice on the page.
 type filter struct {
-	name, parameter, label string
-	options                []option
+	name, parameter string
+	label           language.Text
+	options         []word
 }
 
 // searchFilter is the first filter of each list that can be searched.
@@ -39,7 +42,11 @@ var searchFilter = filter{"search", "search", "", nil}
 
 // listOrder is an order of a list: its name in the address, its label on the page, and the parameters sort_by and
 // sort_order of the API.
-type listOrder struct{ name, label, by, direction string }
+type listOrder struct {
+	name          string
+	label         language.Text
+	by, direction string
+}
 
 // maxSorted is the maximum number of entries of a list that offers orders without an index. For such an order, the API
 // reads all entries.
@@ -51,9 +58,10 @@ func (o listOrder) readsAll() bool {
 }
 
 // listing returns the list that the address of the page selects, and the query for the API.
-func (v *visit) listing(path, noun string, filters []filter, orders []listOrder) (listing, url.Values) {
+func (v *visit) listing(path string, noun *noun, filters []filter, orders []listOrder) (listing, url.Values) {
 	asked := v.r.URL.Query()
-	l := listing{Path: path, Noun: noun, Filter: url.Values{}, Page: 1, filters: filters, orders: orders}
+	l := listing{Path: path, Noun: noun, Filter: url.Values{}, Page: 1, filters: filters, orders: orders,
+		visit: v}
 	query := url.Values{"limit": {strconv.Itoa(perPage)}}
 	for _, f := range filters {
 		if value := strings.TrimSpace(asked.Get(f.name)); value != "" {
@@ -79,6 +87,7 @@ func (v *visit) listing(path, noun string, filters []filter, orders []listOrder)
 
 // refused stores the problems of a 422 with the filters in l.Problem, and returns nil. It returns any other error.
 func (l *listing) refused(err error) error {
+	v := l.visit
 	e := server.AsError(err)
 	if err == nil || e.Status != 422 {
 		return err
@@ -91,7 +100,7 @@ func (l *listing) refused(err error) error {
 				name = f.name
 			}
 		}
-		all = append(all, sentence(label(name)+" "+problem.Message))
+		all = append(all, v.refusal(name, problem.Message))
 	}
 	l.Problem = strings.Join(all, " ")
 	return nil
@@ -142,21 +151,22 @@ func (l *listing) Next() string {
 // Range returns the text with the range of entries that the page shows.
 func (l *listing) Range() string {
 	switch {
-	case l.Total == 1:
-		return "1 " + l.Noun
 	case l.Total <= perPage && l.Page == 1:
-		return fmt.Sprintf("%d %s", l.Total, plural(l.Noun))
+		return l.visit.t(l.Noun.count, l.Total)
 	}
 	first := (l.Page-1)*perPage + 1
-	return fmt.Sprintf("%d–%d of %d", min(first, l.Total), min(first+perPage-1, l.Total), l.Total)
+	return l.visit.t("%d–%d of %d", min(first, l.Total), min(first+perPage-1, l.Total), l.Total)
 }
 
-// plural returns the plural of a noun.
-func plural(noun string) string {
-	if stem, ok := strings.CutSuffix(noun, "y"); ok {
-		return stem + "ies"
+// NoMatch returns the text of a page without entries that match the filters.
+func (l *listing) NoMatch() string { return l.visit.t(l.Noun.noMatch) }
+
+// offer adds an option that is data to a filter.
+func (l *listing) offer(filter string, o option) {
+	if l.data == nil {
+		l.data = map[string][]option{}
 	}
-	return noun + "s"
+	l.data[filter] = append(l.data[filter], o)
 }
 
 // IsFiltered reports whether the address of the page has set a filter.
@@ -185,14 +195,15 @@ type pick struct {
 func (l *listing) Picks() (picks []pick) {
 	for _, f := range l.filters {
 		if f.options != nil {
-			picks = append(picks, pick{f.name, f.label, l.Filter.Get(f.name), f.options})
+			picks = append(picks, pick{f.name, l.visit.t(f.label), l.Filter.Get(f.name),
+				append(l.visit.options(f.options), l.data[f.name]...)})
 		}
 	}
 	if len(l.orders) > 1 {
-		p := pick{"sort", "Order", l.Filter.Get("sort"), []option{{"", l.orders[0].label}}}
+		p := pick{"sort", l.visit.t("Order|of a list"), l.Filter.Get("sort"), []option{{"", l.visit.t(l.orders[0].label)}}}
 		for _, o := range l.orders[1:] {
 			if l.Total <= maxSorted || !o.readsAll() || o.name == p.Value {
-				p.Options = append(p.Options, option{o.name, o.label})
+				p.Options = append(p.Options, option{o.name, l.visit.t(o.label)})
 			}
 		}
 		picks = append(picks, p)
@@ -211,11 +222,12 @@ type listOf[T any] struct {
 	row     func(v *visit, r *rows, entry *T) // writes the row of an entry
 	below   func(v *visit, entries []T) any   // if not nil, returns what the template shows below the table
 
-	Title, Class string // the title of the page, and the class of the table
-	Empty        string // the text of the page if there are no entries
-	Add, First   string // the texts of the link to the form of a new entry; First is for an empty list
-	Other        option // the link to a related page, or empty
-	Also         option // the link to another way to add entries, or empty
+	Title      language.Text // of the page
+	Class      string        // of the table
+	Empty      language.Text // the text of the page if there are no entries
+	Add, First language.Text // the texts of the link to the form of a new entry; First is for an empty list
+	Other      word          // the link to a related page, or empty
+	Also       word          // the link to another way to add entries, or empty
 }
 
 // listPage is the data of the page of a list.
@@ -242,7 +254,7 @@ func (l *listOf[T]) show(v *visit) error {
 	if err := p.refused(err); err != nil {
 		return err
 	}
-	return v.show(p.status(), strings.TrimPrefix(l.path, "/"), l.Title, p)
+	return v.show(p.status(), strings.TrimPrefix(l.path, "/"), v.t(l.Title), p)
 }
 
 // Rows returns the rows of the table.

@@ -67,7 +67,7 @@ func (l *nestedList) rows(v *visit, f *form, fields []editorField) nestedRows {
 		line := nestedRow{Label: fmt.Sprintf("%s %d", l.title, row+1)}
 		for _, in := range fields {
 			one := newInput(f, fmt.Sprintf("%s[%d].%s", l.name, row, in.name), in.label, v.settings(in)...)
-			one.Options = in.options
+			one.Options = v.options(in.options)
 			line.Inputs = append(line.Inputs, one)
 		}
 		shown.Rows = append(shown.Rows, line)

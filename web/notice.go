@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // notice is the text at the top of the page that follows a form, and describes the change. Links lead to next steps,
@@ -43,27 +44,27 @@ func (*undo) Key() string { return rand.Text() }
 type makeNotice func(v *visit, f *form, answer json.RawMessage) *notice
 
 // showText returns a function that makes a notice with the text.
-func showText(text string) makeNotice {
-	return func(*visit, *form, json.RawMessage) *notice { return &notice{Text: text} }
+func showText(text language.Text) makeNotice {
+	return func(v *visit, _ *form, _ json.RawMessage) *notice { return &notice{Text: v.t(text)} }
 }
 
 // withWarnings returns a function that makes the notice of then, and adds the warnings of the answer, or only those
 // with one of the codes.
 func withWarnings(then makeNotice, codes ...string) makeNotice {
 	return func(v *visit, f *form, answer json.RawMessage) *notice {
-		return then(v, f, answer).warn(answer, codes...)
+		return then(v, f, answer).warn(v, answer, codes...)
 	}
 }
 
 // warn adds warnings of an answer to the notice, as withWarnings does.
-func (n *notice) warn(answer json.RawMessage, codes ...string) *notice {
+func (n *notice) warn(v *visit, answer json.RawMessage, codes ...string) *notice {
 	var done struct {
 		Warnings []struct{ Code, Detail string }
 	}
 	json.Unmarshal(answer, &done) // an answer of the API is valid, or empty
 	for _, w := range done.Warnings {
 		if codes == nil || slices.Contains(codes, w.Code) {
-			n.Text += " " + sentence(w.Detail)
+			n.Text += " " + v.message(w.Detail)
 		}
 	}
 	return n
@@ -71,12 +72,15 @@ func (n *notice) warn(answer json.RawMessage, codes ...string) *notice {
 
 // withUndo returns a function that makes a notice with the text and a form. The form has a button with the name and
 // these values, and is sent to the path below the address of the thing of the page.
-func withUndo(text, name, path string, values url.Values) makeNotice {
-	return func(v *visit, _ *form, _ json.RawMessage) *notice {
-		at := v.r.URL.Path
-		at = at[:strings.LastIndexByte(at, '/')] // removes the name of the form that was sent
-		return &notice{Text: text, Undo: &undo{name, at + path + v.query(), values}}
-	}
+func withUndo(text, name language.Text, path string, values url.Values) makeNotice {
+	return func(v *visit, _ *form, _ json.RawMessage) *notice { return v.undoable(v.t(text), name, path, values) }
+}
+
+// undoable returns a notice with a text in the language of the visitor and a form, as withUndo does.
+func (v *visit) undoable(text string, name language.Text, path string, values url.Values) *notice {
+	at := v.r.URL.Path
+	at = at[:strings.LastIndexByte(at, '/')] // removes the name of the form that was sent
+	return &notice{Text: text, Undo: &undo{v.t(name), at + path + v.query(), values}}
 }
 
 // tell sets the notice for the page to which the answer redirects. If the answer does not redirect, nothing shows the

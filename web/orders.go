@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/url"
 	"slices"
+	"spoolwright/value/language"
 	"strconv"
 	"strings"
 	"time"
@@ -162,13 +163,13 @@ func (o order) late(v *visit) string {
 }
 
 var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", Add: "Add an order",
-	Empty: "There are no open orders.", Other: option{"/packing", "Pick and pack"},
-	Also: option{"/files?what=orders", "Import"},
-	filters: []filter{searchFilter, {"status", "status", "Status", []option{{"", "Open"},
+	Empty: "There are no open orders.", Other: word{"/packing", "Pick and pack"},
+	Also: word{"/files?what=orders", "Import"},
+	filters: []filter{searchFilter, {"status", "status", "Status", []word{{"", "Open"},
 		{"received,in_production,done,cancelled", "All"}, {"received", "Received"},
 		{"in_production", "In production"}, {"done", "Done"}, {"cancelled", "Cancelled"}}},
-		{"ready", "ready", "Pieces", []option{{"", "Ready or not"}, {"true", "Ready to pack"}, {"false", "Not ready"}}},
-		{"unassigned", "unassigned", "Lines", []option{{"", "All"}, {"true", "Without a product"}}}},
+		{"ready", "ready", "Pieces", []word{{"", "Ready or not"}, {"true", "Ready to pack"}, {"false", "Not ready"}}},
+		{"unassigned", "unassigned", "Lines", []word{{"", "All"}, {"true", "Without a product"}}}},
 	orders: []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},
 		{"customer", "Customer", "customer", "asc"}},
 	query: func(l *listing, query url.Values) {
@@ -202,7 +203,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 			v.Day(o.DueDate))
 	}}
 
-var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
+var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: orderNoun,
 	name: func(get func(string) string) string {
 		return order{Reference: get("reference"), Customer: get("customer")}.Name()
 	},
@@ -215,7 +216,7 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 		{field{"exchange_rate", number}, "Exchange rate", "type=number;unit=$currency", nil},
 		{field{"exchange_date", text}, "Exchange rate of", "type=date;hint=Today if it is empty.", nil},
 		{field{"sales_tax_percent", number}, "Sales tax", "type=number;unit=%", nil},
-		{field{"prices_include_tax", optionalFlag}, "Prices", "", []option{{"", "As in the settings"},
+		{field{"prices_include_tax", optionalFlag}, "Prices", "", []word{{"", "As in the settings"},
 			{"true", "Include tax"}, {"false", "Are without tax"}}},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	},
@@ -267,7 +268,7 @@ func (p *orderPage) Delivered(f *form, index int) input {
 		n = *i.Delivered
 	}
 	f.show(fmt.Sprintf("items[%d].id", index), i.ID)
-	return newInput(f, fmt.Sprintf("items[%d].delivered", index), i.Product, "type=number", "required",
+	return newInput(f, fmt.Sprintf("items[%d].delivered", index), "", "label="+i.Product, "type=number", "required",
 		"value="+strconv.Itoa(n))
 }
 
@@ -304,13 +305,14 @@ func (p *orderPage) Pieces(v view, i orderItem) string {
 // Deliver returns the input for the number of pieces of the item with the index that the customer gets now. Its value
 // is the number of those in stock.
 func (p *orderPage) Deliver(f *form, index int) input {
+	v := f.read.visit
 	i, n := p.Order.Items[index], 0
 	if a := p.available(i); a != nil && p.Order.ReadyAt != nil {
 		n = a.Needed
 	} else if a != nil {
 		n = a.Reserved
 	}
-	return newInput(f, fmt.Sprintf("items[%d].quantity", index), i.Product+" to deliver", "type=number",
+	return newInput(f, fmt.Sprintf("items[%d].quantity", index), "", "label="+v.t("%s to deliver", i.Product), "type=number",
 		"value="+strconv.Itoa(n))
 }
 
@@ -358,11 +360,11 @@ func (o order) RunOf(product, item string, quantity, produced, planned int) stri
 
 // orderEnded returns the notice with the text of a form that ends the order. The form contains the previous status, and
 // the notice has a form that sets this status again.
-func orderEnded(text string) makeNotice {
+func orderEnded(text language.Text) makeNotice {
 	return func(v *visit, f *form, answer json.RawMessage) *notice {
 		was := f.Values.Get("status")
 		if was != "received" && was != "in_production" {
-			return &notice{Text: text}
+			return &notice{Text: v.t(text)}
 		}
 		return withUndo(text, "Undo", "/open", url.Values{"status": {was}})(v, f, answer)
 	}
@@ -419,11 +421,11 @@ func delivery(f *form) map[string]any {
 func shipped(v *visit, f *form, answer json.RawMessage) *notice {
 	var o order
 	json.Unmarshal(answer, &o) // an answer of the API is valid
-	n := &notice{Text: "The pieces are delivered."}
+	n := &notice{Text: v.t("The pieces are delivered.")}
 	if o.IsDone() {
-		n.Text = "The order is delivered."
+		n.Text = v.t("The order is delivered.")
 	}
-	n.warn(answer, "COUNTED_SINCE", "PIECES_SHORTFALL") // the page has the others
+	n.warn(v, answer, "COUNTED_SINCE", "PIECES_SHORTFALL") // the page has the others
 	sent := map[string]string{}
 	for row := 0; f.Values.Has(fmt.Sprintf("items[%d].id", row)); row++ {
 		if n := fmt.Sprint(f.value(field{fmt.Sprintf("items[%d].quantity", row), number})); n != "<nil>" {
@@ -435,7 +437,7 @@ func shipped(v *visit, f *form, answer json.RawMessage) *notice {
 		only = only && i.Delivered != nil && sent[i.ID] == strconv.Itoa(*i.Delivered)
 	}
 	if was := f.Values.Get("status"); only && (was == "received" || was == "in_production") {
-		return withUndo(n.Text, "Undo", "/open", url.Values{"status": {was}})(v, f, answer)
+		return v.undoable(n.Text, "Undo", "/open", url.Values{"status": {was}})
 	}
 	if entries := v.deliveries(sent); len(entries) > 0 {
 		n.Undo = &undo{"Undo", "/orders/" + v.r.PathValue("id") + "/deliveries/back" + v.query(),
@@ -483,7 +485,7 @@ func takeDeliveriesBack(v *visit) error {
 		if err != nil || !ok {
 			return v.then(ok, err, "", func() error { return v.orderPage(422, "deliveries", f) })
 		}
-		n.warn(answer)
+		n.warn(v, answer)
 	}
 	v.tell(n)
 	return v.redirect(v.here("/orders"))

@@ -242,7 +242,7 @@ func (v *visit) seek(f *form) {
 		if err != nil {
 			f.picking = true
 			if problem := server.AsError(err); problem.Status == 422 {
-				f.Errors[field], f.hits[field] = sentence(problem.Detail), &hits{Text: text, Page: 1}
+				f.Errors[field], f.hits[field] = v.message(problem.Detail), &hits{Text: text, Page: 1}
 			} else {
 				f.failed = err
 			}
@@ -317,8 +317,9 @@ func (i input) Search() string {
 // Choices returns the HTML of the choices of a picker: what was found, what is chosen, and nothing.
 func (i input) Choices() template.HTML {
 	var list rows
-	list.add(`<button class="plain" name="find" value="{}" formnovalidate>Find<span class="hide"> {}</span></button>`,
-		i.Name, strings.ToLower(i.Label))
+	v := i.Form.read.visit
+	list.add(`<button class="plain" name="find" value="{}" formnovalidate>{}<span class="hide"> {}</span></button>`,
+		i.Name, v.t("Find"), i.Label)
 	current, h := i.Value(), i.Form.hits[i.Name]
 	var shown []choice
 	if h != nil {
@@ -330,7 +331,7 @@ func (i input) Choices() template.HTML {
 	}
 	if len(shown) > 0 {
 		list.add(`<ul class="choices" role="radiogroup" aria-label="{}">`, i.Label)
-		for _, c := range append(shown, choice{Name: cmp.Or(i.None, "None of these")}) {
+		for _, c := range append(shown, choice{Name: cmp.Or(i.None, v.t("None of these"))}) {
 			list.add(`<li><label><input type="radio" name="{}" value="{}" data-name="{}"`, i.Name, c.Value, c.Name)
 			list.when(strings.EqualFold(c.Value, current), ` checked`)
 			list.add(`>`)
@@ -340,8 +341,8 @@ func (i input) Choices() template.HTML {
 		list.add(`</ul>`)
 	}
 	if h != nil && h.More {
-		list.add(`<button class="plain" name="find" value="{} {}" formnovalidate>More<span class="hide"> {}</span></button>`,
-			i.Name, strconv.Itoa(h.Page+1), plural(strings.ToLower(i.Label)))
+		list.add(`<button class="plain" name="find" value="{} {}" formnovalidate>{}<span class="hide"> {}</span></button>`,
+			i.Name, strconv.Itoa(h.Page+1), v.t("More"), i.Label)
 	}
 	list.add(`<input type="hidden" name="{}" value="">`, i.Name) // after the choices: see form.value
 	return list.html()

@@ -124,7 +124,7 @@ func (p *piecesPage) Ledger() pieceLedger { return pieceLedger{p.Product.ID, p.I
 func showPieces(v *visit) error {
 	p := &piecesPage{}
 	var query url.Values
-	p.listing, query = v.listing("/products/"+v.r.PathValue("id")+"/pieces", "entry", nil,
+	p.listing, query = v.listing("/products/"+v.r.PathValue("id")+"/pieces", entryNoun, nil,
 		[]listOrder{{"", "Newest first", "created_at", "desc"}})
 	if err := v.fetch(get("/api/v1/products/{id}", &p.Product),
 		read{path: "/api/v1/products/{id}/piece-entries", query: query, into: p}); err != nil {
@@ -165,7 +165,7 @@ func reversePieces(v *visit) error {
 	ok, err := v.send(f, "POST", "/api/v1/piece-entries/{part}/reverse", nil, &answer)
 	var e pieceEntry
 	json.Unmarshal(answer, &e) // an answer of the API is valid
-	v.tell((&notice{Text: "Taken back: " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock."}).warn(answer))
+	v.tell((&notice{Text: "Taken back: " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock."}).warn(v, answer))
 	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "entry", f) })
 }
 

@@ -14,6 +14,7 @@ type piecesReport struct {
 	To, By  string // as the address of the page has them
 	Page    int    // from 1
 	Problem string
+	visit   *visit
 	Stock   struct {
 		To       string
 		OnHand   int `json:"on_hand"`
@@ -36,7 +37,7 @@ type piecesReport struct {
 func (p *piecesReport) Previous() string { return p.at(p.Page - 1) }
 func (p *piecesReport) Next() string     { return p.at(p.Page + 1) }
 func (p *piecesReport) Range() string {
-	return (&listing{Page: p.Page, Total: p.Stock.Groups, Noun: "product"}).Range()
+	return (&listing{Page: p.Page, Total: p.Stock.Groups, Noun: productNoun, visit: p.visit}).Range()
 }
 
 // at returns the address of a page of the report, or "" if there is no such page.
@@ -76,14 +77,14 @@ func (p *piecesReport) read(v *visit, page string) read {
 }
 
 func showPiecesReport(v *visit) error {
-	p := &piecesReport{Page: 1}
+	p := &piecesReport{Page: 1, visit: v}
 	if n, err := strconv.Atoi(v.r.URL.Query().Get("page")); err == nil && n > 1 && n < 1_000_000 {
 		p.Page = n
 	}
 	status := 200
 	err := v.fetch(p.read(v, fmt.Sprintf("skip=%d&limit=%d", (p.Page-1)*perPage, perPage)))
 	if e := server.AsError(err); err != nil && e.Status == 422 {
-		p.Problem, status, err = sentence(e.Detail), 422, nil
+		p.Problem, status, err = v.message(e.Detail), 422, nil
 	}
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (v *visit) planPage(status int, f *form) error {
 	if e := server.AsError(err); err != nil && (e.Status != 409 || p.Order.ID == "") {
 		return err
 	} else if err != nil && f.Problem == "" {
-		status, f.Problem = 409, sentence(e.Detail)
+		status, f.Problem = 409, v.message(e.Detail)
 	}
 	return v.show(status, "plan", "Plan of "+p.Order.Name(), p)
 }

@@ -106,13 +106,13 @@ func (p printer) All() []slot {
 	return slots
 }
 
-var printerStates = []option{{"available", "Available"}, {"maintenance", "In maintenance"}, {"retired", "Retired"}}
+var printerStates = []word{{"available", "Available"}, {"maintenance", "In maintenance"}, {"retired", "Retired"}}
 
 var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "wall", Add: "Add a printer",
 	Empty: "There are no printers yet. A printer has slots for spools and a queue of runs.",
-	First: "Add the first printer", Other: option{"/queue", "Queue"},
+	First: "Add the first printer", Other: word{"/queue", "Queue"},
 	filters: []filter{searchFilter,
-		{"status", "status", "Status", append([]option{{"", "Any status"}}, printerStates...)}},
+		{"status", "status", "Status", append([]word{{"", "Any status"}}, printerStates...)}},
 	orders: []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}},
 	fetch: func(v *visit, entries read, printers *[]printer) error {
 		var q queue
@@ -167,7 +167,7 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 		r.add(` <small>{}</small></td></tr>`+"\n", strings.Join(words, " · "))
 	}}
 
-var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printer",
+var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: printerNoun,
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
@@ -425,7 +425,7 @@ func (v *visit) tellLoaded(slot string, loaded bool) {
 		v.tell(&notice{Text: "The spool is loaded into " + slot + "."})
 		return
 	}
-	v.tell(&notice{Text: sentence(slot + " is empty")})
+	v.tell(&notice{Text: v.message(slot + " is empty")})
 }
 
 // loadSlot loads a spool into a slot. The form has the number of the spool, typed or scanned from the label. If the

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"spoolwright/value/language"
 	"strconv"
 	"strings"
 
@@ -145,8 +146,8 @@ func (t partTree) Parts() []*part {
 
 var productList = &listOf[product]{editor: products, Title: "Products", Add: "Add a product",
 	Empty: "There are no products yet. A product is what you print, with the filament that it needs.",
-	First: "Add the first product", Also: option{"/products/files", "From sliced files"},
-	Other:   option{"/products/labels", "Labels"},
+	First: "Add the first product", Also: word{"/products/files", "From sliced files"},
+	Other:   word{"/products/labels", "Labels"},
 	filters: []filter{searchFilter, {"category", "category", "", nil}, {"location", "location", "", nil}},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
@@ -227,7 +228,7 @@ func without(texts, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return slices.Contains(others, text) })
 }
 
-var products = &editor{api: "/api/v1/products", path: "/products", noun: "product",
+var products = &editor{api: "/api/v1/products", path: "/products", noun: productNoun,
 	users: "/api/v1/products?component_product_id={id}&limit=20&sort_by=name&sort_order=asc",
 	name:  func(get func(string) string) string { return get("name") },
 	fields: []editorField{
@@ -248,7 +249,7 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 			{field{"filament_id", text}, "Filament", "find=filaments", nil},
 			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}},
 		without: []editorField{
-			{field{"material_type", text}, "Material", "", append([]option{{"", "Choose a material"}}, materials...)},
+			{field{"material_type", text}, "Material", "", append([]word{{"", "Choose a material"}}, materials...)},
 			{field{"color", text}, "Color", "", nil},
 			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}}},
 		{name: "components", title: "Other products in a piece", count: 1, any: "/api/v1/products", fields: []editorField{
@@ -396,8 +397,8 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	p.Parts = p.Product.withoutPlates(p.Tree.Parts())
 	p.Variants.choose(v, p, stock.Items)
 	p.Variants.More = stock.Total > len(stock.Items)
-	p.Options.Materials = materials
-	for _, o := range anyWidth {
+	p.Options.Materials = v.options(materials)
+	for _, o := range v.options(anyWidth) {
 		o.Value = strings.Replace(o.Value, ".", v.locale.decimal, 1)
 		p.Options.Widths = append(p.Options.Widths, o)
 	}
@@ -458,11 +459,11 @@ func partBody(list string, entry map[string]json.RawMessage) map[string]any {
 }
 
 // putBack returns the handler that adds an entry to a list of a product again, after removePart has removed the entry.
-func putBack(list, text string) func(*visit) error {
+func putBack(list string, text language.Text) func(*visit) error {
 	return oneProduct.action("part", "POST", "/"+list, func(f *form) map[string]any {
 		var entry map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(f.Values.Get("part")), &entry); err != nil {
-			f.Problem = "This cannot be restored."
+			f.Problem = f.read.visit.t("This cannot be restored.")
 		}
 		return partBody(list, entry)
 	}, showText(text))

@@ -13,7 +13,6 @@ import (
 // the page of one removed thing.
 type removedPage struct {
 	listing
-	Noun  string
 	Items []removed
 	One   *removed // on the page of one removed thing, the thing; otherwise nil
 }
@@ -25,6 +24,9 @@ type removed struct {
 	By      string // the name of the user or API key, or "" if the command line removed the thing
 	Restore string // the address of the form that restores the thing
 }
+
+// None returns the text of a list without removed things.
+func (p *removedPage) None() string { return p.visit.t(p.Noun.noneRemoved) }
 
 // hidden reads removed things of the collection. Query has parameters of the API's list. Total is the number of
 // removed things on all pages.
@@ -69,12 +71,12 @@ func (e *editor) hiddenOne(v *visit, id string) (*removed, error) {
 // showRemoved shows the list of the removed things.
 func (e *editor) showRemoved(v *visit) error {
 	l, query := v.listing(e.path+"/removed", e.noun, nil, []listOrder{{"", "", "hidden_at", "desc"}})
-	p := &removedPage{listing: l, Noun: e.noun}
+	p := &removedPage{listing: l}
 	var err error
 	if p.Items, p.Total, err = e.hidden(v, query); err != nil {
 		return err
 	}
-	return v.show(200, "removed", "Removed "+e.noun+"s", p)
+	return v.show(200, "removed", v.t(e.noun.allRemoved), p)
 }
 
 // orRemoved returns the handler of the page of a thing. If the thing was removed, the page says when, and offers to
@@ -99,7 +101,7 @@ func (e *editor) orRemoved(show func(*visit) error) func(*visit) error {
 // removedPage shows a removed thing.
 func (e *editor) removedPage(v *visit, one *removed) error {
 	return v.show(http.StatusNotFound, "removed", one.Name,
-		&removedPage{listing: listing{Path: e.path + "/removed"}, One: one})
+		&removedPage{listing: listing{Path: e.path + "/removed", visit: v}, One: one})
 }
 
 // undoRemoval returns the form that restores the removed thing of the page, or nil if the thing cannot be restored.
@@ -111,7 +113,7 @@ func (e *editor) undoRemoval(v *visit) *undo {
 	if err != nil || one == nil {
 		return nil
 	}
-	return &undo{Name: "Undo", Action: one.Restore}
+	return &undo{Name: v.t("Undo"), Action: one.Restore}
 }
 
 // restore restores the thing of the page.
@@ -121,7 +123,7 @@ func (e *editor) restore(v *visit) error {
 	if err == nil && !ok {
 		return server.Conflict("NOT_RESTORED", "%s", f.Problem).With(f.Problem)
 	}
-	v.tell(&notice{Text: sentence("The " + e.noun + " is restored")})
+	v.tell(&notice{Text: v.t(e.noun.restored)})
 	return v.then(ok, err, e.one(v.r.PathValue("id")), nil)
 }
 
@@ -134,7 +136,7 @@ func (e *editor) restores() []page {
 }
 
 // removedRuns is the editor of runs, for the pages that remove runs and show and restore removed runs.
-var removedRuns = &editor{api: "/api/v1/production-runs", path: "/runs", noun: "run",
+var removedRuns = &editor{api: "/api/v1/production-runs", path: "/runs", noun: runNoun,
 	name: func(get func(string) string) string { return get("title") }}
 
 // titleOf returns the title of a run with these values.

@@ -175,7 +175,7 @@ func (p *reportsPage) report(v *visit, name, by string, into any) read {
 func (p *reportsPage) fetch(v *visit, reads ...read) (int, error) {
 	err := v.fetch(reads...)
 	if e := server.AsError(err); err != nil && e.Status == 422 {
-		p.Problem = sentence(e.Detail)
+		p.Problem = v.message(e.Detail)
 		return 422, nil
 	}
 	return 200, err

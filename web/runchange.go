@@ -171,7 +171,7 @@ func (p *runPage) change(v *visit) {
 	p.Fields = append(p.Fields, newInput(p.Edit, "notes", "Notes", "rows=3", "value="+r.Notes))
 	if r.Status == "failed" || r.Status == "cancelled" {
 		reason := newInput(p.Edit, "failure_reason", "Reason", "value="+r.Failure)
-		reason.Options = append([]option{{"", "Unknown"}}, failureReasons...)
+		reason.Options = v.options(append([]word{{"", "Unknown"}}, failureReasons...))
 		p.Fields = append(p.Fields, reason,
 			newInput(p.Edit, "failure_notes", "What went wrong", "rows=3", "value="+r.FailureNotes))
 	}

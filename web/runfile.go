@@ -63,7 +63,7 @@ func readRunFile(v *visit) error {
 			"/api/v1/production-runs/from-file?"+query.Encode(),
 			http.Header{"Content-Type": {"application/octet-stream"}}, part)
 		if err := answer.Err(); err != nil {
-			if f.Errors["file"], err = fileProblem(err); err != nil {
+			if f.Errors["file"], err = fileProblem(v, err); err != nil {
 				return err
 			}
 			return v.newRun(422, f, nil)

@@ -289,7 +289,7 @@ func (p *runPage) Form(name string) *form {
 
 // readRun reads the run of the page. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) readRun(name string, f *form) (*runPage, error) {
-	p := &runPage{forms: v.forms(name, f), Reasons: failureReasons}
+	p := &runPage{forms: v.forms(name, f), Reasons: v.options(failureReasons)}
 	p.part = v.r.PathValue("part")
 	var listed struct{ Items []run }
 	if err := v.fetch(read{path: "/api/v1/production-runs/{id}", into: &p.Run, tag: &p.tag},
@@ -366,10 +366,10 @@ func (v *visit) runPage(status int, name string, f *form) error {
 				v.Grams(wasted) + " of " + v.Grams(m.Estimate) + " may be used."
 		}
 		w := runWeight{ID: m.ID,
-			Actual: p.Complete.rowInput("materials", i, "actual_weight_grams", m.Name(),
-				cmp.Or(m.Actual, m.Reported, m.Estimate), "unit=g", hint),
-			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", m.Name(), wasted, "unit=g", wastedHint),
-			Used:   p.Cancel.rowInput("materials", i, "wasted_grams", m.Name(), wasted, "unit=g", wastedHint)}
+			Actual: p.Complete.rowInput("materials", i, "actual_weight_grams", "",
+				cmp.Or(m.Actual, m.Reported, m.Estimate), "unit=g", hint, "label="+m.Name()),
+			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", "", wasted, "unit=g", wastedHint, "label="+m.Name()),
+			Used:   p.Cancel.rowInput("materials", i, "wasted_grams", "", wasted, "unit=g", wastedHint, "label="+m.Name())}
 		if m.Outside != "" {
 			w.Outside = "The weight contains " + v.Grams(m.Outside) + " that left this spool without a run since the start"
 		}

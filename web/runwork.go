@@ -123,7 +123,7 @@ func confirmRun(v *visit) error {
 			grams += float(w.Grams)
 		}
 	}
-	v.tell(withUndo("Confirmed: "+v.Grams(num(trimFloat(grams)))+" used.", "Reopen", "/reopen", nil)(v, f, answer))
+	v.tell(v.undoable(v.t("Confirmed: %s used.", v.Grams(num(trimFloat(grams)))), "Reopen", "/reopen", nil))
 	return v.then(ok, err, v.from(v.here("/runs")), func() error { return v.runPage(422, "complete", f) })
 }
 

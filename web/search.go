@@ -56,7 +56,7 @@ func search(v *visit) error {
 		reads = append(reads, read{path: "/api/v1/spools", into: &numbered,
 			query: url.Values{"number": {strconv.Itoa(n)}, "archived": {"any"}}})
 	}
-	l := listing{filters: []filter{searchFilter}}
+	l := listing{filters: []filter{searchFilter}, visit: v}
 	if err := l.refused(v.fetch(reads...)); err != nil {
 		return err
 	}

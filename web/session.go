@@ -212,7 +212,7 @@ func (v *visit) refused(f *form, err error, page func(status int, f *form) error
 		return err
 	}
 	status, detail := e.Page(v.w, v.r)
-	f.Problem = sentence(detail)
+	f.Problem = v.message(detail)
 	return page(status, f)
 }
 
@@ -253,7 +253,7 @@ func usePasswordLink(v *visit) error {
 	}
 	password := f.Values.Get("new_password")
 	if err := auth.CheckPassword(password); err != nil {
-		f.Errors["new_password"] = sentence(err.Error())
+		f.Errors["new_password"] = v.message(err.Error())
 		return v.passwordLinkPage(422, f)
 	}
 	email, err := v.site.Auth.SetPassword(v.r.Context(), v.r.PathValue("token"), password, server.Address(v.r))

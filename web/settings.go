@@ -74,7 +74,7 @@ type apiKey struct {
 	LastUsedAt                *time.Time `json:"last_used_at"`
 }
 
-var roles = []option{{"viewer", "Viewer: sees everything"}, {"operator", "Operator: also changes it"},
+var roles = []word{{"viewer", "Viewer: sees everything"}, {"operator", "Operator: also changes it"},
 	{"admin", "Admin: also users and settings"}}
 
 // KeyRoles returns the roles of API keys, to choose from.
@@ -83,13 +83,13 @@ func (p *settingsPage) KeyRoles() []option {
 		{"operator", "Operator: also writes"}, {"watcher", "Watcher: sends the states of printers"}}
 }
 
-var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user", back: "/settings/users",
+var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: userNoun, back: "/settings/users",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
 		{field{"email", text}, "E-mail", "type=email;required", nil},
 		{field{"role", text}, "Role", "", roles},
-		{field{"disabled", flag}, "Sign-in", "", []option{{"false", "Allowed"}, {"true", "Not allowed"}}},
+		{field{"disabled", flag}, "Sign-in", "", []word{{"false", "Allowed"}, {"true", "Not allowed"}}},
 	}}
 
 // Fields returns all custom fields.

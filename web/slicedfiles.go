@@ -303,7 +303,7 @@ func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool
 		}
 		return f, err
 	}
-	f.Problem, err = fileProblem(err)
+	f.Problem, err = fileProblem(v, err)
 	return f, err
 }
 
@@ -329,16 +329,15 @@ func sentName(part *multipart.Part) string {
 }
 
 // fileProblem returns the message about a file that the API rejected, or else the error itself.
-func fileProblem(err error) (string, error) {
+func fileProblem(v *visit, err error) (string, error) {
 	e := server.AsError(err)
 	if e.Status != 400 && e.Status != 422 && e.Status != 409 && e.Status != 413 {
 		return "", err
 	}
-	problem := e.Detail
 	if len(e.Fields) > 0 && e.Status == 422 {
-		problem = label(e.Fields[0].Field) + " " + e.Fields[0].Message
+		return v.refusal(e.Fields[0].Field, e.Fields[0].Message), nil
 	}
-	return sentence(problem), nil
+	return v.message(e.Detail), nil
 }
 
 // saveSlicedFiles creates the products of the files. The form has the files as text, and the choices of the visitor.
@@ -377,9 +376,9 @@ func saveSlicedFiles(v *visit) error {
 			if e.Status != 400 && e.Status != 409 && e.Status != 422 {
 				return err
 			}
-			f.Problem = sentence(e.Detail)
+			f.Problem = v.message(e.Detail)
 			if e.Status == 422 && len(e.Fields) > 0 {
-				f.Problem = sentence(label(e.Fields[0].Field) + " " + e.Fields[0].Message)
+				f.Problem = v.message(label(e.Fields[0].Field) + " " + e.Fields[0].Message)
 			}
 			p.Files = append(p.Files, f)
 			continue
@@ -544,9 +543,9 @@ func setPicture(v *visit) error {
 			if e.Status != 422 && e.Status != 413 {
 				return err
 			}
-			f.Errors["file"] = sentence(e.Detail)
+			f.Errors["file"] = v.message(e.Detail)
 			if len(e.Fields) > 0 {
-				f.Errors["file"] = sentence("The file " + e.Fields[0].Message)
+				f.Errors["file"] = v.message("The file " + e.Fields[0].Message)
 			}
 			return v.productPage(422, "picture", f)
 		}

@@ -309,42 +309,42 @@ func moveUsage(v *visit) error {
 	ok, err := v.send(f, "POST", "/api/v1/spools/{id}/usage/{part}/move",
 		map[string]any{"spool_number": number}, &done)
 	if problem := f.Errors["spool_number"]; problem != "" {
-		f.Problem = "The entry was not moved. The number: " + problem
+		f.Problem = v.t("The entry was not moved. The number: %s", problem)
 	}
-	text := fmt.Sprintf("Moved to spool %v: %s.", number, v.Change(done.Recorded.Change))
+	text := v.t("Moved to spool %s: %s.", fmt.Sprint(number), v.Change(done.Recorded.Change))
 	for _, w := range append(done.Reversed.Warnings, done.Recorded.Warnings...) {
-		text += " " + sentence(w.Detail)
+		text += " " + v.message(w.Detail)
 	}
 	v.tell(&notice{Text: text,
-		Next: []option{{"/spools/" + done.Recorded.SpoolID, fmt.Sprintf("Spool %v", number)}}})
+		Next: []option{{"/spools/" + done.Recorded.SpoolID, v.t("Spool %s", fmt.Sprint(number))}}})
 	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, "entry", f) })
 }
 
 // moved and archived return the notices of forms that have moved or archived a spool.
-func moved(_ *visit, f *form, _ json.RawMessage) *notice {
+func moved(v *visit, f *form, _ json.RawMessage) *notice {
 	if location := f.Values.Get("location"); location != "" {
-		return &notice{Text: "The spool is at " + location + "."}
+		return &notice{Text: v.t("The spool is at %s.", location)}
 	}
-	return &notice{Text: "The spool has no location."}
+	return &notice{Text: v.t("The spool has no location.")}
 }
 
 func archived(v *visit, f *form, _ json.RawMessage) *notice {
-	text, now := "The spool is out of the archive.", f.Values.Get("archived")
+	text, now := v.t("The spool is out of the archive."), f.Values.Get("archived")
 	if now == "true" {
-		text = "The spool is archived."
+		text = v.t("The spool is archived.")
 	}
-	return withUndo(text, "Undo", "/archive", url.Values{"was.archived": {now}, "archived": {f.Was.Get("archived")}})(
-		v, f, nil)
+	return v.undoable(text, "Undo", "/archive",
+		url.Values{"was.archived": {now}, "archived": {f.Was.Get("archived")}})
 }
 
-var widths = []option{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}
+var widths = []word{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}
 
 // anyWidth are the options for a diameter of filament; the empty value means the diameter of the farm's printers.
-var anyWidth = append([]option{{"", "That of the printers"}}, widths...)
+var anyWidth = append([]word{{"", "That of the printers"}}, widths...)
 
 // spools is the editor of the pages that edit and remove a spool. A spool with a filament gets the fields with the
 // word own from the filament.
-var spools = &editor{api: "/api/v1/spools", path: "/spools", noun: "spool", entity: "spool",
+var spools = &editor{api: "/api/v1/spools", path: "/spools", noun: spoolNoun, entity: "spool",
 	name: func(get func(string) string) string {
 		return "#" + get("number") + " " +
 			inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")

@@ -83,9 +83,9 @@ type spoolList struct {
 
 // spoolFilters are the filters of the list.
 var spoolFilters = []filter{searchFilter, {"material", "material_type", "Material", anyMaterial},
-	{"stock", "in_stock", "Stock", []option{{"", "Full or empty"}, {"true", "With filament"}, {"false", "Empty"}}},
+	{"stock", "in_stock", "Stock", []word{{"", "Full or empty"}, {"true", "With filament"}, {"false", "Empty"}}},
 	{"archived", "archived", "Archived",
-		[]option{{"", "Not archived"}, {"true", "Archived"}, {"any", "Archived or not"}}},
+		[]word{{"", "Not archived"}, {"true", "Archived"}, {"any", "Archived or not"}}},
 	{"vendor", "brand", "", nil}, {"color", "color", "", nil}, {"location", "location", "", nil},
 	{"filament", "filament_id", "", nil}}
 
@@ -103,7 +103,7 @@ var spoolOrders = []listOrder{
 
 // spoolQuery returns the list that the address of the page selects, and the query for the API.
 func (v *visit) spoolQuery() (*spoolList, url.Values) {
-	l, query := v.listing("/spools", "spool", spoolFilters, spoolOrders)
+	l, query := v.listing("/spools", spoolNoun, spoolFilters, spoolOrders)
 	return &spoolList{listing: l, Form: v.newForm(), Chosen: map[string]bool{}}, query
 }
 
@@ -193,7 +193,7 @@ func (l *spoolList) Locations() (names []string) {
 // materials are the types of material to choose from. For a filter, anyMaterial has another option for any type.
 var (
 	materials   = labeled(inventory.MaterialType("").Enum())
-	anyMaterial = append([]option{{"", "Any material"}}, materials...)
+	anyMaterial = append([]word{{"", "Any material"}}, materials...)
 )
 
 // listSpools shows the list of spools. If the search is the code of a label, it redirects to the spool.
@@ -225,7 +225,7 @@ func changeSpools(v *visit) error {
 }
 
 // chosen are the fields that several spools can get at once.
-var chosen = &editor{api: "/api/v1/spools", path: "/spools", noun: "chosen spools", entity: "spool",
+var chosen = &editor{api: "/api/v1/spools", path: "/spools", noun: spoolsNoun, entity: "spool",
 	fields: []editorField{
 		{field{"location", text}, "Location", "hint=Empty fields stay as they are.", nil},
 		{field{"purchase_price", number}, "Price", "type=number;unit=$currency", nil},
@@ -252,10 +252,10 @@ func editChosen(v *visit) error {
 		return err
 	}
 	page := func(status int) error {
-		p := &editorPage{Form: f, Inputs: chosen.inputs(v, f, false, &custom), Noun: chosen.noun,
-			Action: v.r.URL.Path + v.query(), Name: fmt.Sprintf("%d spools", len(ids)), Label: "Save", Back: l.Address(),
+		p := &editorPage{Form: f, Inputs: chosen.inputs(v, f, false, &custom), Heading: v.t(chosen.noun.edit),
+			Action: v.r.URL.Path + v.query(), Name: v.t("%d spool|%d spools", len(ids)), Label: v.t("Save"), Back: l.Address(),
 			Hidden: url.Values{"id": ids, "save": {"1"}}}
-		return v.show(status, "editor", "Edit "+p.Name, p)
+		return v.show(status, "editor", p.Heading, p)
 	}
 	if !f.Values.Has("save") {
 		return page(200)

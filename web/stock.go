@@ -135,7 +135,7 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 	Empty: "There are no stock levels yet. A level is the minimum of a filament to keep in stock.",
 	First: "Add the first level",
 	filters: []filter{{"low", "low", "Level",
-		[]option{{"", "All levels"}, {"true", "Low ones"}, {"false", "Met ones"}}},
+		[]word{{"", "All levels"}, {"true", "Low ones"}, {"false", "Met ones"}}},
 		{"material", "material_type", "Material", anyMaterial}},
 	orders: []listOrder{{"", "", "missing_grams", "desc"}},
 	row: func(v *visit, r *rows, l *stockLevel) {
@@ -176,7 +176,7 @@ func shoppingList(v *visit, entries []stockLevel) any {
 	return b.String()
 }
 
-var levels = &editor{api: "/api/v1/stock-levels", path: "/stock", noun: "stock level", noPage: true,
+var levels = &editor{api: "/api/v1/stock-levels", path: "/stock", noun: levelNoun, noPage: true,
 	name: func(get func(string) string) string {
 		return inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")
 	},

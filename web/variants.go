@@ -164,7 +164,7 @@ type variantEntry struct {
 // variantFields are the fields of the form for the colors of a variant.
 var variantFields = []editorField{
 	{field{"replaces_color", text}, "Instead of the color", "", nil},
-	{field{"replaces_material_type", text}, "Of the material", "", append([]option{{"", "All materials"}}, materials...)},
+	{field{"replaces_material_type", text}, "Of the material", "", append([]word{{"", "All materials"}}, materials...)},
 	{field{"color", text}, "Color", "", nil},
 	{field{"filament_id", text}, "Only this filament", "find=filaments;none=Any filament", nil},
 }

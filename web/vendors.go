@@ -15,7 +15,7 @@ type vendor struct {
 }
 
 var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a vendor",
-	Empty: "There are no vendors yet.", Other: option{"/filaments", "Filaments"},
+	Empty: "There are no vendors yet.", Other: word{"/filaments", "Filaments"},
 	filters: []filter{searchFilter},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"most", "Most filament first", "remaining_grams", "desc"}},
@@ -30,7 +30,7 @@ var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a 
 			v.Kilos(one.Remaining))
 	}}
 
-var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", noPage: true, entity: "vendor",
+var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: vendorNoun, noPage: true, entity: "vendor",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},

@@ -65,6 +65,9 @@ func (v *visit) t(text language.Text, args ...any) string {
 // message returns a message of the API as a sentence in the language of the visitor.
 func (v *visit) message(s string) string { return v.language.Sentence(v.language.Message(s)) }
 
+// Message is message without making a sentence of it: for templates.
+func (v *visit) Message(s string) string { return v.language.Message(s) }
+
 // Language returns the tag of the page's language.
 func (v *visit) Language() string { return v.language.Code }
 

@@ -17,6 +17,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/server/mail"
 	"spoolwright/value"
+	"spoolwright/value/language"
 	"spoolwright/web/start"
 )
 
@@ -367,11 +368,11 @@ func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 func (s *site) fail(w http.ResponseWriter, r *http.Request, e *server.Error) {
 	v := s.visit(w, r)
 	status, detail := e.Page(w, r)
-	detail = sentence(detail)
+	detail = v.message(detail)
 	if status < 500 && status != http.StatusTooManyRequests {
 		_ = v.recognize() // without a session, the page has no navigation
 	}
-	title := cmp.Or(errorTitles[status], "Something went wrong")
+	title := v.t(cmp.Or(errorTitles[status], "Something went wrong"))
 	if err := v.show(status, "error", title, detail); err != nil {
 		http.Error(w, detail, status) // the templates are part of the program: not reached
 	}
@@ -394,12 +395,12 @@ func (v *visit) csvFile(resources string, err error) (*csv.Writer, error) {
 }
 
 // lists are the lists to which the page of an error leads, by the entries of the navigation.
-var lists = map[string]string{"/spools": "Spools", "/filaments": "Filaments", "/products": "Products",
+var lists = map[string]language.Text{"/spools": "Spools", "/filaments": "Filaments", "/products": "Products",
 	"/printers": "Printers", "/runs": "Runs", "/orders": "Orders", "/stock": "Stock levels", "/reports": "Reports",
 	"/settings": "Settings"}
 
 // List returns the list to which the address belongs, or an empty option.
-func (v *visit) List() option { return option{v.Section(), lists[v.Section()]} }
+func (v *visit) List() option { return option{v.Section(), v.t(lists[v.Section()])} }
 
-var errorTitles = map[int]string{403: "Not permitted", 404: "Not found", 405: "Not found", 413: "Too large",
+var errorTitles = map[int]language.Text{403: "Not permitted", 404: "Not found", 405: "Not found", 413: "Too large",
 	422: "Not valid", 429: "Too many requests", 503: "Not available at the moment"}

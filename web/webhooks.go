@@ -165,7 +165,7 @@ type deliveryList struct {
 	Once    string // the idempotency key of a form
 }
 
-var deliveryFilters = []filter{{"status", "status", "Status", []option{{"", "All deliveries"}, {"pending", "Pending"},
+var deliveryFilters = []filter{{"status", "status", "Status", []word{{"", "All deliveries"}, {"pending", "Pending"},
 	{"delivered", "Delivered"}, {"failed", "Failed"}}}}
 
 func showWebhook(v *visit) error { return v.webhookPage(200, "", nil) }
@@ -173,7 +173,7 @@ func showWebhook(v *visit) error { return v.webhookPage(200, "", nil) }
 func (v *visit) webhookPage(status int, name string, f *form) error {
 	var query url.Values
 	l := &deliveryList{forms: v.forms(name, f), Once: v.newForm().Key}
-	l.listing, query = v.listing("/settings/webhooks/"+v.r.PathValue("id"), "delivery", deliveryFilters, nil)
+	l.listing, query = v.listing("/settings/webhooks/"+v.r.PathValue("id"), deliveryNoun, deliveryFilters, nil)
 	if err := l.refused(v.fetch(get("/api/v1/webhooks/{id}", &l.Webhook),
 		read{path: "/api/v1/webhooks/{id}/deliveries", query: query, into: l})); err != nil {
 		return err
