@@ -126,6 +126,8 @@ func (s *Service) Routes() []server.Route {
 		server.Op("POST /api/v1/auth/password-link", server.Public, server.Handle(s.usePasswordLink),
 			usePasswordLinkDoc).ForUsers(),
 		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc).ForUsers().ForSettingUp(),
+		server.Op("PATCH /api/v1/auth/me", server.Read, server.Handle(s.updateMe), updateMeDoc).ForUsers().
+			ForSettingUp(),
 		server.Op("GET /api/v1/auth/sessions", server.Read, server.Handle(s.sessions), sessionsDoc).ForUsers(),
 		server.Op("DELETE /api/v1/auth/sessions/{id}", server.Read, server.Handle(s.revokeSession),
 			revokeSessionDoc).ForUsers(),
@@ -145,17 +147,18 @@ type RefreshToken struct {
 	RefreshToken value.Optional[string] `json:"refresh_token" rule:"required,maxLength=4096"`
 }
 
-// User is the response of GET /api/v1/auth/me.
+// User is the caller.
 type User struct {
-	ID        value.UUID      `json:"id" rule:"notNull"`
-	Email     string          `json:"email" rule:"notNull"`
-	Name      string          `json:"name" rule:"notNull"`
-	Role      Role            `json:"role" rule:"notNull"`
-	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
-	TenantID  value.UUID      `json:"tenant_id" rule:"notNull"`
+	ID        value.UUID               `json:"id" rule:"readOnly,notNull"`
+	Email     string                   `json:"email" rule:"readOnly,notNull"`
+	Name      string                   `json:"name" rule:"readOnly,notNull"`
+	Role      Role                     `json:"role" rule:"readOnly,notNull"`
+	Language  value.Optional[Language] `json:"language"`
+	CreatedAt value.Timestamp          `json:"created_at" rule:"readOnly,notNull"`
+	TenantID  value.UUID               `json:"tenant_id" rule:"readOnly,notNull"`
 
-	OTPEnabled       bool                  `json:"otp_enabled" rule:"notNull"`
-	OTPSetupRequired bool                  `json:"otp_setup_required" rule:"notNull"`
+	OTPEnabled       bool                  `json:"otp_enabled" rule:"readOnly,notNull"`
+	OTPSetupRequired bool                  `json:"otp_setup_required" rule:"readOnly,notNull"`
 	RecoveryCodes    value.Optional[int64] `json:"recovery_codes_left" rule:"readOnly"`
 }
 
@@ -264,15 +267,32 @@ var meDoc = &server.Doc{
 }
 
 func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.OK[User], error) {
-	user := db.SQL(`
-		select id, email, name, role, created_at, tenant_id, otp_at is not null as otp_enabled,
+	user := readMe(db.ActorOf(ctx).User)
+	return server.One(user, s.db.Read(ctx, user))
+}
+
+var updateMeDoc = &server.Doc{
+	ID: "updateMe", Tag: tag, Summary: "Change your account",
+	Description: "Sets the language of pages and e-mails for you; null means that of the farm or the browser. Admins " +
+		"change the rest of an account.",
+}
+
+func (s *Service) updateMe(ctx context.Context, r *server.Request[User]) (server.OK[User], error) {
+	id := db.ActorOf(ctx).User
+	user := readMe(id)
+	if !r.In.Language.Set {
+		return server.One(user, s.db.Read(ctx, user))
+	}
+	return server.One(user, s.db.Write(ctx, db.SQL(`
+		update users set language = $2, updated_at = now() where id = $1`, id, r.In.Language.Arg()), user))
+}
+
+func readMe(id string) *db.Stmt {
+	return db.SQL(`
+		select id, email, name, role, language, created_at, tenant_id, otp_at is not null as otp_enabled,
 			otp_missing as otp_setup_required, (select cardinality(o.recovery_hashes) from user_otps o
 				where o.tenant_id = users.tenant_id and o.user_id = users.id and users.otp_at is not null) as recovery_codes_left
-		from users where id = $1`, db.ActorOf(ctx).User)
-	if err := s.db.Read(ctx, user); err != nil {
-		return nil, err
-	}
-	return user.Object(), nil
+		from users where id = $1`, id)
 }
 
 // UserSession is an active login of a user.

@@ -461,7 +461,7 @@ func TestMe(t *testing.T) {
 		if _, err := time.Parse(time.RFC3339, created); err != nil || !strings.HasSuffix(created, "Z") {
 			t.Errorf("%s", a.Body)
 		}
-		testkit.Equal(t, len(a.Value("").(map[string]any)), 9, "%s", a.Body)
+		testkit.Equal(t, len(a.Value("").(map[string]any)), 10, "%s", a.Body)
 	}
 	w.Anonymous().Get(t, mePath).WantError(401, "INVALID_TOKEN")
 }

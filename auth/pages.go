@@ -25,6 +25,7 @@ type Visitor struct {
 	Name, Email              string
 	Farm, TimeZone, Currency string
 	FarmURL                  string // the setting farm_url, or ""
+	Language, FarmLanguage   string // of the user and of the farm, or ""
 	Session                  string // its id
 	MustSetUp                bool   // whether the user must set up a second factor first
 	Cookie                   string // the new cookie if the request extended the session, or ""
@@ -104,16 +105,16 @@ func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db
 	ctx = db.As(ctx, db.Actor{Tenant: session.TenantID})
 	found := db.SQL(`
 		select u.role, u.name, u.email, u.otp_missing, t.name, t.time_zone, coalesce(t.currency, ''),
-			coalesce(t.farm_url, '')
+			coalesce(t.farm_url, ''), coalesce(u.language, ''), coalesce(t.language, '')
 		from sessions s cross join lateral (
-			select role, name, email, otp_missing from users
+			select role, name, email, otp_missing, language from users
 			where tenant_id = s.tenant_id and id = s.user_id and disabled_at is null
 		) u cross join lateral (
-			select name, time_zone, currency, farm_url from tenants where tenant_id = s.tenant_id
+			select name, time_zone, currency, farm_url, language from tenants where tenant_id = s.tenant_id
 		) t
 		where s.id = $1 and s.user_id = $2 and s.expires_at > $3`, session.SessionID, session.UserID, now).Quick().
 		Into(&v.Actor.Role, &v.Name, &v.Email, &v.MustSetUp, &v.Farm, &v.TimeZone, &v.Currency,
-			&v.FarmURL)
+			&v.FarmURL, &v.Language, &v.FarmLanguage)
 	if err := s.db.Read(ctx, append(more, found)...); err != nil {
 		return Visitor{}, err
 	}

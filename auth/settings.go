@@ -10,6 +10,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 var settingsTag = &server.Tag{
@@ -47,6 +48,7 @@ type Settings struct {
 	Confirm      value.Optional[ConfirmRule]   `json:"confirm_runs" rule:"notNull"`
 	Factor       value.Optional[FactorRule]    `json:"second_factor" rule:"notNull"`
 	FarmURL      value.Optional[string]        `json:"farm_url" rule:"maxLength=300"`
+	Language     value.Optional[Language]      `json:"language"`
 	UpdatedAt    value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
 }
 
@@ -97,6 +99,12 @@ type ConfirmRule string
 // Enum returns all rules.
 func (ConfirmRule) Enum() []string { return []string{"doubts", "all"} }
 
+// Language is one of the languages of pages, e-mails and messages.
+type Language string
+
+// Enum returns the tags of all languages.
+func (Language) Enum() []string { return language.Codes() }
+
 // FactorRule determines which users of a tenant must have a second factor.
 type FactorRule string
 
@@ -107,7 +115,7 @@ const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
 	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
 		failure_rate_percent, failure_rate_measured, sales_tax_percent, prices_include_tax, exchange_rates,
-		assemble_on_delivery, confirm_runs, second_factor, farm_url, updated_at`
+		assemble_on_delivery, confirm_runs, second_factor, farm_url, language, updated_at`
 )
 
 var getSettingsDoc = &server.Doc{
@@ -134,7 +142,8 @@ var updateSettingsDoc = &server.Doc{
 		"without a required second factor can only set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do " +
 		"not need one. An admin without a second factor cannot require it.\n\n`farm_url` is for what people of the farm " +
 		"print and copy. Links in e-mails and messages begin with the setting `PUBLIC_URL` of the service, because several " +
-		"farms may share it.",
+		"farms may share it. `language` is that of e-mails and messages, otherwise in English, and of pages for users " +
+		"without a language of their own. The API is in English.",
 	Errors: []*server.Error{errOwnFactor},
 }
 

@@ -38,15 +38,16 @@ func (s *Service) userRoutes() []server.Route {
 
 // UserAccount is a user as admins of the tenant see and change it.
 type UserAccount struct {
-	ID       value.UUID             `json:"id" rule:"readOnly,notNull"`
-	Email    value.Optional[string] `json:"email" rule:"required,format=email,maxLength=320"`
-	Name     value.Optional[string] `json:"name" rule:"required"`
-	Role     value.Optional[Role]   `json:"role" rule:"required"`
-	Disabled value.Optional[bool]   `json:"disabled" rule:"notNull"`
-	Password value.Optional[string] `json:"password" rule:"notNull,writeOnly,maxLength=200,minLength=10"`
-	Send     value.Optional[bool]   `json:"send" rule:"notNull,writeOnly"`
-	Invited  bool                   `json:"invited" rule:"readOnly,notNull"`
-	OTP      bool                   `json:"otp_enabled" rule:"readOnly,notNull"`
+	ID       value.UUID               `json:"id" rule:"readOnly,notNull"`
+	Email    value.Optional[string]   `json:"email" rule:"required,format=email,maxLength=320"`
+	Name     value.Optional[string]   `json:"name" rule:"required"`
+	Role     value.Optional[Role]     `json:"role" rule:"required"`
+	Language value.Optional[Language] `json:"language" rule:"unsorted"`
+	Disabled value.Optional[bool]     `json:"disabled" rule:"notNull"`
+	Password value.Optional[string]   `json:"password" rule:"notNull,writeOnly,maxLength=200,minLength=10"`
+	Send     value.Optional[bool]     `json:"send" rule:"notNull,writeOnly"`
+	Invited  bool                     `json:"invited" rule:"readOnly,notNull"`
+	OTP      bool                     `json:"otp_enabled" rule:"readOnly,notNull"`
 	// The last e-mail with a password link.
 	LinkEmail      value.Optional[LinkEmailState]  `json:"link_email" rule:"readOnly,unsorted"`
 	LinkEmailAt    value.Optional[value.Timestamp] `json:"link_email_at" rule:"readOnly,unsorted"`
@@ -82,8 +83,8 @@ func checkNewPassword(problems *server.Problems, field string, password value.Op
 }
 
 // userColumns selects the fields of a UserAccount.
-const userColumns = `id, email, name, role, disabled_at is not null as disabled, password_hash = '' as invited, ` +
-	`otp_at is not null as otp_enabled, ` + linkEmailColumns + `, created_at, updated_at`
+const userColumns = `id, email, name, role, language, disabled_at is not null as disabled, ` +
+	`password_hash = '' as invited, otp_at is not null as otp_enabled, ` + linkEmailColumns + `, created_at, updated_at`
 
 // linkEmailColumns selects, for a row of users, the fields about the last e-mail with a link.
 const linkEmailColumns = `
@@ -109,8 +110,8 @@ func (f UserFilter) list() *server.List {
 	l := server.NewList(`(
 			select *, disabled_at is not null as disabled, password_hash = '' as invited, otp_at is not null as otp_enabled,
 				`+linkEmailColumns+` from users
-		) users`, "id, email, name, role, disabled, invited, otp_enabled, link_email, link_email_at, link_email_error, "+
-		"created_at, updated_at", "", "")
+		) users`, "id, email, name, role, language, disabled, invited, otp_enabled, link_email, link_email_at, "+
+		"link_email_error, created_at, updated_at", "", "")
 	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, f.Email)
 	l.WhereOneOf("role", f.Role)
 	l.WhereEqual("disabled", f.Disabled)
@@ -185,11 +186,11 @@ const MaxUsers = 200
 // returns the user as JSON. The error is errEmailTaken if a user of any tenant has the e-mail, or ErrUserLimit.
 func InsertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash string) ([]byte, error) {
 	user := db.SQL(`
-		insert into users (id, email, name, role, password_hash, disabled_at)
-		select $1, $2, $3, $4, $5, case when $6::boolean then now() end
+		insert into users (id, email, name, role, password_hash, disabled_at, language)
+		select $1, $2, $3, $4, $5, case when $6::boolean then now() end, $8::text
 		where (select count(*) from users) < $7
 		returning `+userColumns,
-		id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false), MaxUsers)
+		id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false), MaxUsers, in.Language.Arg())
 	stmts := []*db.Stmt{lockUsers(), user}
 	if in.Send.Or(false) {
 		row, queue := queueLink(id, "true")
@@ -229,7 +230,7 @@ var errLastAdmin = server.Conflict("LAST_ADMIN",
 
 var updateUserDoc = &server.Doc{
 	ID: "updateUser", Tag: usersTag, Summary: "Update a user",
-	Description: "Changes the name, the role, the password, or whether the user is disabled. A new role and " +
+	Description: "Changes the name, the role, the language, the password, or whether the user is disabled. A new role and " +
 		"`disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, " +
 		"a refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so " +
 		"that refresh tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an " +
@@ -243,7 +244,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 	if in.Send.Or(false) {
 		return nil, server.Invalid("send", "cannot be true for an existing user: create a password link with send")
 	}
-	if !in.Email.Set && !in.Name.Set && !in.Role.Set && !in.Disabled.Set && !in.Password.Set {
+	if !in.Email.Set && !in.Name.Set && !in.Role.Set && !in.Disabled.Set && !in.Password.Set && !in.Language.Set {
 		return s.showUser(ctx, id)
 	}
 	var hash any
@@ -284,6 +285,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			update users u set
 				name = coalesce($2::text, u.name),
 				role = c.new_role,
+				language = case when $7::boolean then $8::text else u.language end,
 				password_hash = coalesce($5::text, u.password_hash),
 				link_hash = case when $5::text is null and not c.new_disabled then u.link_hash end,
 				link_expires_at = case when $5::text is null and not c.new_disabled then u.link_expires_at end,
@@ -295,7 +297,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			where s.user_id = c.id and c.problem is null and ($5::text is not null or c.new_disabled and not c.disabled)
 		)
 		select problem from checked`,
-		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, otherEmail).Into(&problem)
+		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, otherEmail,
+		in.Language.Set, in.Language.Arg()).Into(&problem)
 	user := readUser(id)
 	// The advisory lock serializes changes of users in a tenant, and the caller is checked again under the lock: if
 	// two admins disable each other concurrently, one admin stays enabled. The row lock comes before the statement

@@ -47,8 +47,8 @@ func deleteUser(tx *tables.Tx, email, user string) error {
 	return nil
 }
 
-// MoveUser moves a user to another tenant, with the same e-mail, name, role, password and second factor, and returns
-// the names of both tenants. The user gets a new id; the ledger of the old tenant keeps the old id and the name. All
+// MoveUser moves a user to another tenant, with the same e-mail, name, role, language, password and second factor, and
+// returns the names of both tenants. The user gets a new id; the ledger of the old tenant keeps the old id and the name. All
 // sessions end.
 func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner,
 	email, tenant string) (from, to string, err error) {
@@ -64,7 +64,7 @@ func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner,
 		return "", "", fmt.Errorf("the user is in the tenant %q already", target.Name)
 	}
 	var address, name, role, hash string
-	var disabled, factorAt *string
+	var disabled, factorAt, language *string
 	var f struct {
 		id, recovery string // the hashes of recovery codes, as an array of PostgreSQL
 		secret       []byte
@@ -78,8 +78,8 @@ func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner,
 		from user_otps where user_id = $1`, actor.User).
 		Into(&f.id, &f.recovery, &f.secret, &f.step, &f.wrong, &f.since, &f.created)
 	err = a.DB.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}), db.SQL(`select name from tenants`).Into(&from),
-		db.SQL(`select email, name, role, password_hash, disabled_at::text, otp_at::text from users where id = $1`,
-			actor.User).Into(&address, &name, &role, &hash, &disabled, &factorAt),
+		db.SQL(`select email, name, role, password_hash, disabled_at::text, otp_at::text, language from users
+			where id = $1`, actor.User).Into(&address, &name, &role, &hash, &disabled, &factorAt, &language),
 		factor)
 	if err != nil {
 		return "", "", err
@@ -96,10 +96,11 @@ func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner,
 			return err
 		}
 		inserted, err := tx.Exec(`
-			insert into users (tenant_id, id, email, name, role, password_hash, disabled_at, otp_at)
-			select $1, $2, $3, $4, $5, $6, $7::text::timestamptz, $9::text::timestamptz
+			insert into users (tenant_id, id, email, name, role, password_hash, disabled_at, otp_at,
+				language)
+			select $1, $2, $3, $4, $5, $6, $7::text::timestamptz, $9::text::timestamptz, $10::text
 			where (select count(*) from users where tenant_id = $1) < $8`,
-			target.ID, id, address, name, role, hash, disabled, auth.MaxUsers, factorAt)
+			target.ID, id, address, name, role, hash, disabled, auth.MaxUsers, factorAt, language)
 		switch {
 		case err != nil:
 			return err

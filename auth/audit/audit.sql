@@ -112,9 +112,9 @@ begin
 end $$;
 
 create or replace trigger audit_changed
-	after insert or delete or update of name, role, password_hash, disabled_at, link_hash, otp_at
+	after insert or delete or update of name, role, language, password_hash, disabled_at, link_hash, otp_at
 	on users for each row execute function audit_change('user',
-		'email,name,role,password_hash:password,disabled_at:disabled,link_hash:password_link,otp_at:otp_enabled');
+		'email,name,role,language,password_hash:password,disabled_at:disabled,link_hash:password_link,otp_at:otp_enabled');
 create or replace trigger audit_changed
 	after insert or delete or update of name, role, expires_at, printer_id, revoked_at, hash
 	on api_keys for each row execute function audit_change('api_key',
@@ -122,7 +122,7 @@ create or replace trigger audit_changed
 create or replace trigger audit_changed after update on tenants for each row execute function audit_change('settings',
 	'name,time_zone,currency,labour_hour_cost,machine_hour_cost,machine_power_watts,energy_kwh_cost,'
 	'failure_rate_percent,failure_rate_measured,sales_tax_percent,prices_include_tax,exchange_rates,'
-	'assemble_on_delivery,confirm_runs,second_factor,farm_url');
+	'assemble_on_delivery,confirm_runs,second_factor,farm_url,language');
 -- A new encryption of the same secret adds no entry: previous_until changes only when the secret is replaced.
 create or replace trigger audit_changed
 	after insert or delete or update of url, events, description, format, daily, disabled_at, previous_until

@@ -66,13 +66,16 @@ create table tenants (
 	-- Which users must have a second factor. Without it, such users can only set it up.
 	second_factor text collate "C" not null default 'optional' check (second_factor in ('optional', 'admins', 'all')),
 	farm_url text collate "C" check (length(farm_url) <= 300), -- an origin; null means PUBLIC_URL
+	-- The language of e-mails and messages, and of pages for users without one. Null means English, and the browser's.
+	language text collate "C"
+		check (language in ('de', 'en', 'es', 'fr', 'it', 'nl', 'pl', 'pt-BR', 'ja', 'zh-CN')),
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id)
 );
 call tenant_table('tenants', 'select, insert');
 grant update (time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
 	failure_rate_percent, failure_rate_measured, sales_tax_percent, prices_include_tax, exchange_rates,
-	assemble_on_delivery, confirm_runs, second_factor, farm_url, updated_at) on tenants to spoolwright_app;
+	assemble_on_delivery, confirm_runs, second_factor, farm_url, language, updated_at) on tenants to spoolwright_app;
 
 create table users (
 	tenant_id uuid,
@@ -86,6 +89,8 @@ create table users (
 	link_expires_at timestamptz,
 	otp_at timestamptz, -- since when a login needs a code; null if it needs none
 	otp_missing boolean not null default false, -- whether the user must set up a second factor first
+	language text collate "C" -- null means that of the farm or the browser
+		check (language in ('de', 'en', 'es', 'fr', 'it', 'nl', 'pl', 'pt-BR', 'ja', 'zh-CN')),
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id, id),

@@ -120,6 +120,8 @@ func TestAuditLog(t *testing.T) {
 	added("user created", by("user.created", bob, "Bob"))
 	patch("/users", bob, j{"name": "Robert", "role": "viewer"})
 	added("user changed", by("user.changed", bob, "Robert", "name", "role"))
+	patch("/users", bob, j{"language": "de"})
+	added("language changed", by("user.changed", bob, "Robert", "language"))
 	patch("/users", bob, j{"name": "Robert", "role": "viewer", "disabled": false})
 	added("nothing changed")
 	patch("/users", bob, j{"disabled": true})
@@ -242,8 +244,8 @@ func TestAuditLog(t *testing.T) {
 	added("key revoke", operator(by("api_key.revoked", printerKey, "Printers", "revoked")))
 
 	// Settings.
-	admin.Patch(t, "/api/v1/settings", j{"currency": "EUR", "time_zone": "Europe/Berlin"}).Want(200)
-	added("settings", by("settings.changed", "", "tenant "+tenant.ID, "time_zone", "currency"))
+	admin.Patch(t, "/api/v1/settings", j{"currency": "EUR", "time_zone": "Europe/Berlin", "language": "de"}).Want(200)
+	added("settings", by("settings.changed", "", "tenant "+tenant.ID, "time_zone", "currency", "language"))
 	admin.Patch(t, "/api/v1/settings", j{"currency": "EUR"}).Want(200)
 	added("the same settings")
 	rule := auditEntry{"settings.changed", "user", admin.Actor.User, "Test admin", "", "settings", "",

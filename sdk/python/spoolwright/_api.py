@@ -17,6 +17,8 @@ VERSION = "1.0.0"
 
 Role = Literal["admin", "operator", "viewer"]
 
+Language = Literal["de", "en", "es", "fr", "it", "nl", "pl", "pt-BR", "ja", "zh-CN"]
+
 SortOrder = Literal["asc", "desc"]
 
 LinkEmailState = Literal["waiting", "sent", "refused"]
@@ -134,6 +136,8 @@ class User:
     """The user's name."""
     role: Role
     """`admin`, `operator` or `viewer`."""
+    language: Language | None
+    """The language of pages and e-mails; null means that of the farm or the browser."""
     created_at: _dt.datetime
     """When the user was created."""
     tenant_id: str
@@ -153,6 +157,7 @@ def _User(d: Any, etag: str | None = None) -> User:
         email=get("email"),
         name=get("name"),
         role=get("role"),
+        language=get("language"),
         created_at=_core.timestamp(get("created_at")),
         tenant_id=get("tenant_id"),
         otp_enabled=get("otp_enabled"),
@@ -259,6 +264,8 @@ class UserAccount:
     """The user's name: one line."""
     role: Role
     """viewer reads, operator also writes, admin also manages users."""
+    language: Language | None
+    """The language of pages and e-mails; null means that of the farm or the browser."""
     disabled: bool
     """A disabled user cannot log in. Default: false."""
     invited: bool
@@ -286,6 +293,7 @@ def _UserAccount(d: Any, etag: str | None = None) -> UserAccount:
         email=get("email"),
         name=get("name"),
         role=get("role"),
+        language=get("language"),
         disabled=get("disabled"),
         invited=get("invited"),
         otp_enabled=get("otp_enabled"),
@@ -573,6 +581,10 @@ class Settings:
     """Address of the farm in labels, lines to copy, and links that people copy: http or https, a host and a port. If
     null, it is PUBLIC_URL.
     """
+    language: Language | None
+    """Language of e-mails and messages, and of pages for users without one. null means English there, and on pages
+    the language of the browser.
+    """
     updated_at: _dt.datetime
     """Time of the last change."""
     etag: str | None = field(default=None, compare=False)
@@ -597,6 +609,7 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         confirm_runs=get("confirm_runs"),
         second_factor=get("second_factor"),
         farm_url=get("farm_url"),
+        language=get("language"),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
     )
@@ -9742,6 +9755,27 @@ class AuthResource:
             _User,
         )
 
+    def update_me(
+        self,
+        *,
+        language: Language | None | Unset = UNSET,
+    ) -> User:
+        """Change your account.
+
+        Sets the language of pages and e-mails for you; null means that of the farm or the browser. Admins change
+        the rest of an account.
+
+        :param language: The language of pages and e-mails; null means that of the farm or the browser.
+        """
+        return self._client._call(
+            "PATCH",
+            "/auth/me",
+            _User,
+            body={
+                "language": language,
+            },
+        )
+
     def list_sessions(
         self,
         *,
@@ -10015,6 +10049,7 @@ class UsersResource:
         email: str,
         name: str,
         role: Role,
+        language: Language | None = None,
         disabled: bool | None = None,
         password: str | None = None,
         send: bool | None = None,
@@ -10032,6 +10067,7 @@ class UsersResource:
         :param email: Not case-sensitive, unique across all tenants, cannot be changed.
         :param name: The user's name: one line.
         :param role: viewer reads, operator also writes, admin also manages users.
+        :param language: The language of pages and e-mails; null means that of the farm or the browser.
         :param disabled: A disabled user cannot log in. Default: false.
         :param password: Not a common one. Never returned. Without one, a new user sets it with a password link.
         :param send: Whether the service sends a new user the password link by e-mail. Default: false.
@@ -10046,6 +10082,7 @@ class UsersResource:
                 "email": email,
                 "name": name,
                 "role": role,
+                "language": UNSET if language is None else language,
                 "disabled": UNSET if disabled is None else disabled,
                 "password": UNSET if password is None else password,
                 "send": UNSET if send is None else send,
@@ -10078,6 +10115,7 @@ class UsersResource:
         email: str | Unset = UNSET,
         name: str | Unset = UNSET,
         role: Role | Unset = UNSET,
+        language: Language | None | Unset = UNSET,
         disabled: bool | Unset = UNSET,
         password: str | Unset = UNSET,
         send: bool | Unset = UNSET,
@@ -10085,11 +10123,11 @@ class UsersResource:
     ) -> UserAccount:
         """Update a user.
 
-        Changes the name, the role, the password, or whether the user is disabled. A new role and `disabled` take
-        effect immediately: the user's access tokens become invalid. After a change of the role, a refresh returns
-        a token for the new role. `disabled` and a new password end the user's sessions, so that refresh tokens
-        become invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled admin who has
-        a password. `email` cannot be changed; its current value is accepted.
+        Changes the name, the role, the language, the password, or whether the user is disabled. A new role and
+        `disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, a
+        refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so that
+        refresh tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled
+        admin who has a password. `email` cannot be changed; its current value is accepted.
 
         Requires the role `admin`.
 
@@ -10097,6 +10135,7 @@ class UsersResource:
         :param email: Not case-sensitive, unique across all tenants, cannot be changed.
         :param name: The user's name: one line.
         :param role: viewer reads, operator also writes, admin also manages users.
+        :param language: The language of pages and e-mails; null means that of the farm or the browser.
         :param disabled: A disabled user cannot log in. Default: false.
         :param password: Not a common one. Never returned. Without one, a new user sets it with a password link.
         :param send: Whether the service sends a new user the password link by e-mail. Default: false.
@@ -10111,6 +10150,7 @@ class UsersResource:
                 "email": email,
                 "name": name,
                 "role": role,
+                "language": language,
                 "disabled": disabled,
                 "password": password,
                 "send": send,
@@ -10502,6 +10542,7 @@ class SettingsResource:
         confirm_runs: ConfirmRule | Unset = UNSET,
         second_factor: FactorRule | Unset = UNSET,
         farm_url: str | None | Unset = UNSET,
+        language: Language | None | Unset = UNSET,
         if_match: str | None = None,
     ) -> Settings:
         """Change the settings.
@@ -10519,7 +10560,9 @@ class SettingsResource:
         without a second factor cannot require it.
 
         `farm_url` is for what people of the farm print and copy. Links in e-mails and messages begin with the
-        setting `PUBLIC_URL` of the service, because several farms may share it.
+        setting `PUBLIC_URL` of the service, because several farms may share it. `language` is that of e-mails and
+        messages, otherwise in English, and of pages for users without a language of their own. The API is in
+        English.
 
         Requires the role `admin`.
 
@@ -10546,6 +10589,8 @@ class SettingsResource:
         :param second_factor: Who must have a second factor: nobody (optional), admins, or all users.
         :param farm_url: Address of the farm in labels, lines to copy, and links that people copy: http or https, a
         host and a port. If null, it is PUBLIC_URL.
+        :param language: Language of e-mails and messages, and of pages for users without one. null means English
+        there, and on pages the language of the browser.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -10569,6 +10614,7 @@ class SettingsResource:
                 "confirm_runs": confirm_runs,
                 "second_factor": second_factor,
                 "farm_url": farm_url,
+                "language": language,
             },
             if_match=if_match,
         )
@@ -20264,6 +20310,7 @@ __all__ = [
     "JobAnswer",
     "JobOutcome",
     "KeyRole",
+    "Language",
     "LastAdminError",
     "Lease",
     "LeasedSlot",

@@ -19,6 +19,8 @@ export const VERSION = "1.0.0";
 
 export type Role = "admin" | "operator" | "viewer";
 
+export type Language = "de" | "en" | "es" | "fr" | "it" | "nl" | "pl" | "pt-BR" | "ja" | "zh-CN";
+
 export type SortOrder = "asc" | "desc";
 
 export type LinkEmailState = "waiting" | "sent" | "refused";
@@ -133,6 +135,8 @@ export interface User {
   readonly name: string;
   /** `admin`, `operator` or `viewer`. */
   readonly role: Role;
+  /** The language of pages and e-mails; null means that of the farm or the browser. */
+  readonly language: Language | null;
   /** When the user was created. */
   readonly created_at: string;
   /** The user's tenant. */
@@ -197,6 +201,8 @@ export interface UserAccount {
   readonly name: string;
   /** viewer reads, operator also writes, admin also manages users. */
   readonly role: Role;
+  /** The language of pages and e-mails; null means that of the farm or the browser. */
+  readonly language: Language | null;
   /** A disabled user cannot log in. Default: false. */
   readonly disabled: boolean;
   /** Whether the user has not set the first password yet. */
@@ -384,6 +390,11 @@ export interface Settings<D = number> {
    * null, it is PUBLIC_URL.
    */
   readonly farm_url: string | null;
+  /**
+   * Language of e-mails and messages, and of pages for users without one. null means English there, and on pages the
+   * language of the browser.
+   */
+  readonly language: Language | null;
   /** Time of the last change. */
   readonly updated_at: string;
 }
@@ -5026,6 +5037,12 @@ export interface LinkPassword {
   new_password: string;
 }
 
+/** The type `UserUpdate` of the API, in request bodies. */
+export interface UserUpdate {
+  /** The language of pages and e-mails; null means that of the farm or the browser. */
+  language?: Language | null | undefined;
+}
+
 /** The type `CurrentPassword` of the API, in request bodies. */
 export interface CurrentPassword {
   /** The current password. */
@@ -5062,6 +5079,8 @@ export interface UserAccountCreate {
   name: string;
   /** viewer reads, operator also writes, admin also manages users. */
   role: Role;
+  /** The language of pages and e-mails; null means that of the farm or the browser. */
+  language?: Language | null | undefined;
   /** A disabled user cannot log in. Default: false. */
   disabled?: boolean | null | undefined;
   /** Not a common one. Never returned. Without one, a new user sets it with a password link. */
@@ -5078,6 +5097,8 @@ export interface UserAccountUpdate {
   name?: string | undefined;
   /** viewer reads, operator also writes, admin also manages users. */
   role?: Role | undefined;
+  /** The language of pages and e-mails; null means that of the farm or the browser. */
+  language?: Language | null | undefined;
   /** A disabled user cannot log in. Default: false. */
   disabled?: boolean | undefined;
   /** Not a common one. Never returned. Without one, a new user sets it with a password link. */
@@ -5171,6 +5192,11 @@ export interface SettingsUpdate {
    * null, it is PUBLIC_URL.
    */
   farm_url?: string | null | undefined;
+  /**
+   * Language of e-mails and messages, and of pages for users without one. null means English there, and on pages the
+   * language of the browser.
+   */
+  language?: Language | null | undefined;
 }
 
 /** The type `VendorCreate` of the API, in request bodies. */
@@ -8910,6 +8936,19 @@ export class AuthResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Change your account.
+   *
+   * Sets the language of pages and e-mails for you; null means that of the farm or the browser. Admins change the
+   * rest of an account.
+   */
+  updateMe(
+    input: UserUpdate,
+    options: RequestOptions = {},
+  ): Promise<User> {
+    return this.#client.call("PATCH", `/auth/me`, { body: input }, options);
+  }
+
+  /**
    * List your sessions.
    *
    * Returns the active logins of the caller, in programs and browsers.
@@ -9085,11 +9124,11 @@ export class UsersResource<M extends DecimalMode = "number"> {
   /**
    * Update a user.
    *
-   * Changes the name, the role, the password, or whether the user is disabled. A new role and `disabled` take effect
-   * immediately: the user's access tokens become invalid. After a change of the role, a refresh returns a token for
-   * the new role. `disabled` and a new password end the user's sessions, so that refresh tokens become invalid.
-   * `LAST_ADMIN` means that the change would leave the tenant without an enabled admin who has a password. `email`
-   * cannot be changed; its current value is accepted.
+   * Changes the name, the role, the language, the password, or whether the user is disabled. A new role and
+   * `disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, a
+   * refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so that refresh
+   * tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled admin who has
+   * a password. `email` cannot be changed; its current value is accepted.
    *
    * Requires the role `admin`.
    */
@@ -9331,7 +9370,8 @@ export class SettingsResource<M extends DecimalMode = "number"> {
    * factor cannot require it.
    *
    * `farm_url` is for what people of the farm print and copy. Links in e-mails and messages begin with the setting
-   * `PUBLIC_URL` of the service, because several farms may share it.
+   * `PUBLIC_URL` of the service, because several farms may share it. `language` is that of e-mails and messages,
+   * otherwise in English, and of pages for users without a language of their own. The API is in English.
    *
    * Requires the role `admin`.
    */
