@@ -76,6 +76,7 @@ func (v *visit) recognize() error {
 	if zone, err := time.LoadLocation(visitor.TimeZone); err == nil {
 		v.zone = zone
 	}
+	v.speak()
 	if visitor.Cookie != "" {
 		v.setCookie(visitor.Cookie, v.site.Auth.CookieAge())
 	}
@@ -168,6 +169,9 @@ func signIn(v *visit) error {
 // signedInAs begins the session of the cookie and redirects to the path. The session that the browser had before ends.
 func (v *visit) signedInAs(cookie, to string) error {
 	if err := v.site.Auth.SignOut(v.r.Context(), v.site.cookie(v.r), false); err != nil {
+		return err
+	}
+	if err := v.keepLanguage(cookie); err != nil {
 		return err
 	}
 	v.setCookie(cookie, v.site.Auth.CookieAge())

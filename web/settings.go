@@ -156,7 +156,7 @@ var farmFields = []field{{"time_zone", text}, {"currency", text}, {"labour_hour_
 	{"machine_hour_cost", number}, {"machine_power_watts", number}, {"energy_kwh_cost", number},
 	{"failure_rate_percent", number}, {"failure_rate_measured", optionalFlag},
 	{"sales_tax_percent", number}, {"prices_include_tax", optionalFlag}, {"exchange_rates", rates},
-	{"assemble_on_delivery", optionalFlag}, {"confirm_runs", text}, {"second_factor", text}}
+	{"assemble_on_delivery", optionalFlag}, {"confirm_runs", text}, {"second_factor", text}, {"language", text}}
 
 // ConfirmRules returns the choice of which runs of watched printers wait for a person.
 func (p *settingsPage) ConfirmRules() []option {

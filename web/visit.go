@@ -38,6 +38,7 @@ func (s *site) visit(w http.ResponseWriter, r *http.Request) *visit {
 	h.Set("Permissions-Policy", noCamera)
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Add("Vary", "Accept-Language")
 	accepted := r.Header.Get("Accept-Language")
 	return &visit{site: s, w: w, r: r, language: language.Accepted(accepted), locale: localeOf(accepted), zone: time.UTC}
 }

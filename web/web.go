@@ -56,6 +56,7 @@ var pages = slices.Concat([]page{
 	{"GET /farm-ca.crt", server.Public, showAuthority},
 	{"GET /account", server.Read, showAccount},
 	{"POST /account/password", server.Read, changePassword},
+	{"POST /account/language", server.Read, chooseLanguage},
 	{"POST /account/sessions/{id}/end", server.Read, endSession},
 	{"GET " + factorPath, server.Read, showFactor},
 	{"POST " + factorPath, server.Read, beginFactor},
@@ -339,6 +340,9 @@ func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 			}
 		}
 		if p.access == server.Public {
+			if l := language.Of(v.Chosen()); l != nil {
+				v.language = l
+			}
 			return p.serve(v)
 		}
 		if err := v.signedIn(); err != nil || v.Actor.User == "" {

@@ -74,6 +74,27 @@ func with(code, name, stop string, form func(int64) int) *Language {
 	return &Language{code, name, stop, form, sync.OnceValue(func() translations { return parse(file(code)) })}
 }
 
+// MadeUp returns a language for tests, with the tag qps: it puts each text that l translates into brackets, and makes it
+// 40 percent longer.
+func (l *Language) MadeUp() *Language {
+	made := &Language{Code: "qps", Name: "⟦Made up⟧", stop: "⟧", form: one}
+	made.load = sync.OnceValue(func() translations {
+		t := translations{texts: map[Text]string{}}
+		for text := range l.load().texts {
+			forms := strings.Split(string(text), "|")
+			if !hasForms(text) {
+				forms = forms[:1]
+			}
+			for i, form := range forms {
+				forms[i] = "⟦" + form + strings.Repeat(" long", len(form)*4/50+1)[1:] + "⟧"
+			}
+			t.add(text, strings.Join(forms, "|"))
+		}
+		return t.sorted()
+	})
+	return made
+}
+
 // Of returns the language with the tag, or nil if there is none.
 func Of(code string) *Language {
 	for _, l := range All {
@@ -268,13 +289,22 @@ func parse(file string) translations {
 		translated, ok := strings.CutPrefix(line, "\t")
 		switch {
 		case ok && text != "":
-			t.texts[text] = translated
-			t.formats = append(t.formats, newFormats(text, translated)...)
+			t.add(text, translated)
 			text = ""
 		case line != "" && !strings.HasPrefix(line, "#"):
 			text = Text(line)
 		}
 	}
+	return t.sorted()
+}
+
+func (t *translations) add(text Text, translated string) {
+	t.texts[text] = translated
+	t.formats = append(t.formats, newFormats(text, translated)...)
+}
+
+// sorted returns t with the most specific formats first.
+func (t translations) sorted() translations {
 	slices.SortStableFunc(t.formats, func(a, b format) int { return cmp.Compare(b.size, a.size) })
 	return t
 }

@@ -1,7 +1,12 @@
 package language_test
 
 import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
 	"flag"
+	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -72,6 +77,39 @@ func TestLanguages(t *testing.T) {
 			write(t, name, head, all, has)
 		}
 	}
+	if *update {
+		if err := os.WriteFile("languages.zip", pack(t), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile("languages.zip"); err != nil || !bytes.Equal(got, pack(t)) {
+		t.Errorf("languages.zip differs from the files: run this test with -update (%v)", err)
+	}
+}
+
+// pack returns the files of all languages as a ZIP file.
+func pack(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	w.RegisterCompressor(zip.Deflate, func(to io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(to, flate.BestCompression)
+	})
+	for _, name := range slices.Sorted(maps.Keys(forms)) {
+		content, err := os.ReadFile(name + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := w.Create(name + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Write(content) // to memory
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 func checkTranslation(t *testing.T, code string, text language.Text, translated string) {
