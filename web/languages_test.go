@@ -1,0 +1,185 @@
+package web_test
+
+import (
+	"encoding/json"
+	"html"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"spoolwright/tests/testkit"
+	"spoolwright/value/language"
+)
+
+// Tests know a made-up language, which brackets each text of the program.
+func init() { language.All = append(language.All, language.Of("de").MadeUp()) }
+
+var (
+	ids        = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
+	links      = regexp.MustCompile(`href="(/[^"#]*)`)
+	bracketed  = regexp.MustCompile(`(?s)⟦[^⟦⟧]*⟧`)
+	untold     = regexp.MustCompile(`(?s)<(script|style|pre|code|kbd)\b.*?</(script|style|pre|code|kbd)>|<!--.*?-->`)
+	spoken     = regexp.MustCompile(`\s(?:title|alt|aria-label|placeholder|data-confirm|data-scan|data-denied)="([^"]*)"`)
+	ownWords   = strings.Fields("Spoolwright API CSV QR URL SKU GTIN kg mm cm min Enter Esc PLA PETG ABS ASA TPU PA PC")
+	skippedURL = regexp.MustCompile(`^/(docs|assets|farm-ca|openapi|api/)|\.(csv|gz|jsonl|ico)|format=|/picture$`)
+)
+
+// unspoken returns words of a page that are neither in brackets nor data.
+func unspoken(p *page, known map[string]bool) (words []string) {
+	texts := []string{tags.ReplaceAllString(untold.ReplaceAllString(p.text, " "), " ")}
+	for _, m := range spoken.FindAllStringSubmatch(p.text, -1) {
+		texts = append(texts, m[1])
+	}
+	if title := regexp.MustCompile(`<title>([^<]*)`).FindStringSubmatch(p.text); title != nil {
+		texts = append(texts, title[1])
+	}
+	for _, text := range texts {
+		text = html.UnescapeString(text)
+		for bracketed.MatchString(text) { // texts can be arguments of others
+			text = bracketed.ReplaceAllString(text, " ")
+		}
+		for _, w := range splitWords(text) {
+			if !known[w] && !slices.Contains(words, w) {
+				words = append(words, w)
+			}
+		}
+	}
+	return words
+}
+
+func splitWords(text string) (words []string) {
+	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		if len(w) > 1 {
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+// dataOf returns the words in all texts of the farm's data.
+func dataOf(t *testing.T, c *testkit.Client) map[string]bool {
+	t.Helper()
+	known := map[string]bool{}
+	add := func(s string) {
+		for _, w := range splitWords(s) {
+			known[w] = true
+		}
+	}
+	var collect func(v any)
+	collect = func(v any) {
+		switch v := v.(type) {
+		case string:
+			add(v)
+		case []any:
+			for _, one := range v {
+				collect(one)
+			}
+		case map[string]any:
+			for name, one := range v {
+				if !slices.Contains([]string{"status", "state", "kind", "detail", "type", "role", "action", "reason",
+					"outcome", "code", "entity"}, name) {
+					collect(one)
+				}
+			}
+		}
+	}
+	for _, body := range everything(t, c) {
+		var v any
+		if json.Unmarshal([]byte(body), &v) == nil {
+			collect(v)
+		}
+	}
+	for _, w := range append(ownWords, splitWords(c.Email)...) {
+		known[w] = true
+	}
+	for _, l := range language.All {
+		add(l.Name)
+	}
+	return known
+}
+
+// TestMadeUpLanguage visits the pages of a farm in a language that brackets each text of the program. It sends their
+// forms with values that the API refuses. Whatever has no brackets must be data.
+func TestMadeUpLanguage(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	c := api.Tenant(t).User(t, "admin")
+	b := signIn(t, c)
+	b.get(t, "/").submit(t, "/samples").to(t, "/")
+	known := dataOf(t, c)
+	b.header.Set("Accept-Language", "qps")
+	queue := []string{"/", "/scan", "/settings", "/nothing", "/search?q=red", "/account", "/runs/all", "/packing"}
+	seen, forms := map[string]int{}, map[string]bool{}
+	check := func(p *page) {
+		if words := unspoken(p, known); len(words) > 0 {
+			t.Errorf("%s: %q", ids.ReplaceAllString(p.what, "{id}"), words)
+		}
+	}
+	type sent struct {
+		page   *page
+		action string
+	}
+	var later []sent
+	for len(queue) > 0 {
+		path := html.UnescapeString(queue[0])
+		queue = queue[1:]
+		u, err := url.Parse(path)
+		if err != nil || skippedURL.MatchString(path) {
+			continue
+		}
+		pattern := ids.ReplaceAllString(u.Path, "{id}")
+		for name := range u.Query() {
+			pattern += " " + name
+		}
+		if seen[pattern]++; seen[pattern] > 2 {
+			continue
+		}
+		p := b.get(t, path)
+		if p.status == 303 {
+			queue = append(queue, p.header.Get("Location"))
+			continue
+		}
+		check(p)
+		for _, m := range links.FindAllStringSubmatch(p.text, -1) {
+			queue = append(queue, m[1])
+		}
+		for _, form := range formTag.FindAllStringSubmatch(p.text, -1) {
+			action, _ := attribute(form[1], "action")
+			method, _ := attribute(form[1], "method")
+			kind := ids.ReplaceAllString(action, "{id}")
+			if method == "post" && !forms[kind] && !strings.Contains(action, "/remove") && action != "/sign-out" &&
+				!strings.HasPrefix(action, "/account/") &&
+				!strings.Contains(form[1], "multipart") {
+				forms[kind] = true
+				later = append(later, sent{p, action})
+			}
+		}
+	}
+	for _, one := range later {
+		values := one.page.form(t, one.action)
+		for name, all := range values {
+			switch {
+			case name == "once" || name == "tag" || strings.HasPrefix(name, "was."):
+			case name == "id" || strings.HasSuffix(name, ".id"):
+			case regexp.MustCompile(`^[0-9.,]+$`).MatchString(all[0]):
+				values.Set(name, "-1")
+			default:
+				values.Set(name, "")
+			}
+		}
+		p := b.do(t, "POST", one.action, values)
+		if p.status == 303 {
+			p = b.get(t, p.header.Get("Location"))
+		}
+		p.what = "POST " + one.action
+		if p.status != 303 {
+			check(p)
+		}
+	}
+	if len(seen) < 60 || len(forms) < 40 {
+		t.Errorf("%d pages, %d forms", len(seen), len(forms))
+	}
+}
