@@ -1,9 +1,13 @@
 package web_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"html"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +19,7 @@ import (
 )
 
 // Tests know a made-up language, which brackets each text of the program.
-func init() { language.All = append(language.All, language.Of("de").MadeUp()) }
+func init() { language.Of("de").UseMadeUp() }
 
 var (
 	ids        = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
@@ -181,5 +185,34 @@ func TestMadeUpLanguage(t *testing.T) {
 	}
 	if len(seen) < 60 || len(forms) < 40 {
 		t.Errorf("%d pages, %d forms", len(seen), len(forms))
+	}
+}
+
+// TestMadeUpPictures checks in a browser that no text of the made-up language is cut or overlaps, and in the real
+// languages, that no page is wider than its window. PICTURES is a folder for the pictures, if it is set.
+func TestMadeUpPictures(t *testing.T) {
+	testkit.Rig(t)
+	chromium := cmp.Or(os.Getenv("CHROMIUM"), "/usr/bin/chromium")
+	for _, tool := range []string{"node", chromium} {
+		if _, err := exec.LookPath(tool); err != nil {
+			testkit.Skip(t, tool+" is not installed")
+		}
+	}
+	if _, err := os.Stat(filepath.Join(os.Getenv("PLAYWRIGHT_CORE"), "package.json")); err != nil {
+		testkit.Skip(t, "PLAYWRIGHT_CORE is not the directory of playwright-core")
+	}
+	api := newAPI(t, testkit.Options{})
+	c := api.Tenant(t).User(t, "admin")
+	signIn(t, c).get(t, "/").submit(t, "/samples").to(t, "/")
+	for _, code := range append([]string{"qps"}, language.Codes()...) {
+		args := []string{"../testdata/browser/languages.mjs", api.URL, c.Email, testkit.Password, code}
+		if folder := os.Getenv("PICTURES"); folder != "" {
+			args = append(args, filepath.Join(folder, code))
+		}
+		out, err := exec.Command("node", args...).CombinedOutput()
+		t.Logf("%s: %s", code, out)
+		if err != nil {
+			t.Error(code, err)
+		}
 	}
 }
