@@ -335,7 +335,8 @@ var pageWords = strings.NewReplacer("must not be null", "is required", inventory
 // replaced are the messages with the words of pageWords.
 var replaced = []language.Text{"is required",
 	"is %s g, but the empty spool weighs %s g and the full one %s g; confirm it if it is right",
-	"if the spool is full and new, confirm it if it is"}
+	"of the spool must be set before it can be weighed; it is %s g if the spool is full and new, " +
+		"confirm it if it is"}
 
 // refusal returns the problem with a field for which the page has no input, as a sentence.
 func (v *visit) refusal(field, problem string) string {
