@@ -4,14 +4,17 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"spoolwright/value/language"
 )
 
 // nestedList is a list of objects that a resource can have from its beginning, such as the items of an order. The form
 // of a new resource has a row of inputs for each object.
 type nestedList struct {
-	name, title, hint string
-	count             int // the number of rows in a new form
-	fields            []editorField
+	name        string
+	title, hint language.Text
+	count       int // the number of rows in a new form
+	fields      []editorField
 
 	// any is the list of the API of what the first field chooses. If it is empty, the form has the fields in without or,
 	// if these are missing, does not have the list.
@@ -62,9 +65,9 @@ func (l *nestedList) rows(v *visit, f *form, fields []editorField) nestedRows {
 		count = min(count+l.count, maxRows)
 	}
 	f.Values.Set("rows."+l.name, strconv.Itoa(count))
-	shown := nestedRows{Name: l.name, Title: l.title, Hint: l.hint}
+	shown := nestedRows{Name: l.name, Title: v.t(l.title), Hint: v.t(l.hint)}
 	for row := range count {
-		line := nestedRow{Label: fmt.Sprintf("%s %d", l.title, row+1)}
+		line := nestedRow{Label: fmt.Sprintf("%s %d", shown.Title, row+1)}
 		for _, in := range fields {
 			one := newInput(f, fmt.Sprintf("%s[%d].%s", l.name, row, in.name), in.label, v.settings(in)...)
 			one.Options = v.options(in.options)

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math/big"
 	"regexp"
 	"strings"
@@ -85,6 +84,6 @@ func (r reader) decide(n transfer.Number) (number, problem string) {
 	case strings.Contains(r.group, mark):
 		return asGroups, ""
 	}
-	return "", fmt.Sprintf("%s can be read as %s or as %s; write it without a mark, or as %s%s%s%s", n.Text, asGroups,
-		strings.Replace(asDecimal, ".", r.decimal, 1), n.Text[:last], r.decimal, n.Text[last+1:], more)
+	return "", r.visit.t("%s can be read as %s or as %s; write it without a mark, or as %s", n.Text, asGroups,
+		strings.Replace(asDecimal, ".", r.decimal, 1), n.Text[:last]+r.decimal+n.Text[last+1:]+more)
 }

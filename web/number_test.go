@@ -6,7 +6,12 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"spoolwright/value/language"
 )
+
+// inEnglish is the visit of a person who reads English.
+var inEnglish = &visit{language: language.English}
 
 // allLocales are the locales by the names that an Accept-Language header has for them.
 func allLocales() map[string]*locale {
@@ -22,7 +27,7 @@ func allLocales() map[string]*locale {
 func TestNumbersAreReadAsShown(t *testing.T) {
 	t.Parallel()
 	for name, l := range allLocales() {
-		r := reader{l, "EUR", nil}
+		r := reader{l, "EUR", inEnglish}
 		v := &visit{locale: l}
 		v.Currency = "EUR"
 		numbers := []float64{0, 0.001, 0.125, 0.5, 1, 1.185, 12.5, 12.345, 100, 999.999, 1000, 1185, 2980, 10000.25,
@@ -77,7 +82,7 @@ func TestMarksOfLanguages(t *testing.T) {
 		"ar-MA": {"1.234.567,5", "1.000"}, "ar-AE": {"1,234,567.5", "1,000"}, "IS-is": {"1.234.567,5", "1.000"},
 	} {
 		l := localeOf(header)
-		r := reader{l, "", nil}
+		r := reader{l, "", inEnglish}
 		if got := l.number(1234567.5, 2); got != strings.ReplaceAll(test.want, " ", "\u202f") {
 			t.Errorf("%s: shows %s, want %s", header, got, test.want)
 		}
@@ -89,7 +94,7 @@ func TestMarksOfLanguages(t *testing.T) {
 		}
 	}
 	for _, header := range []string{"", "*", "xx", "tlh-Latn", "st-ZA", "de_DE"} {
-		r := reader{localeOf(header), "", nil}
+		r := reader{localeOf(header), "", inEnglish}
 		for _, text := range []string{"1.000", "1,000", "12.345", "999,999"} {
 			if got, problem := r.read("pieces", text); got != "" || !strings.Contains(problem, "can be read as") {
 				t.Errorf("%s: %s is read as %s (%s)", header, text, got, problem)
@@ -102,7 +107,7 @@ func TestMarksOfLanguages(t *testing.T) {
 			}
 		}
 	}
-	hindi := reader{localeOf("hi"), "", nil}
+	hindi := reader{localeOf("hi"), "", inEnglish}
 	for text, want := range map[string]json.Number{"1,00,000": "100000", "12,34,567.25": "1234567.25", "1,00,00": "",
 		"1,0,000": "", "100,000": "100000"} {
 		if got, _ := hindi.read("pieces", text); got != want {
@@ -113,8 +118,8 @@ func TestMarksOfLanguages(t *testing.T) {
 
 func TestReadNumbers(t *testing.T) {
 	t.Parallel()
-	english, german, french, other := reader{locales["en-us"], "USD", nil}, reader{locales["de"], "EUR", nil},
-		reader{locales["fr"], "EUR", nil}, reader{iso, "", nil}
+	english, german, french, other := reader{locales["en-us"], "USD", inEnglish}, reader{locales["de"], "EUR", inEnglish},
+		reader{locales["fr"], "EUR", inEnglish}, reader{iso, "", inEnglish}
 	for _, test := range []struct {
 		reader
 		field, text, want string // want is the number, "" for a text that is none, or a part of the problem
@@ -191,7 +196,7 @@ func FuzzReadNumber(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, field, text string) {
 		for _, l := range allLocales() {
-			n, problem := reader{l, "EUR", nil}.read(field, text)
+			n, problem := reader{l, "EUR", inEnglish}.read(field, text)
 			if n != "" && (problem != "" || !json.Valid([]byte(n))) {
 				t.Errorf("%q is read as %s, %s", text, n, problem)
 			}

@@ -70,7 +70,7 @@ func init() {
 	const byName, spoolsBy = "sort_by=name&sort_order=asc", "archived=any&number="
 	filaments := func(number bool) func(*visit, *filament) []choice {
 		return func(v *visit, f *filament) []choice {
-			c := choice{f.ID, f.Title(), f.Article, join(" · ", f.Maker(), v.Grams(f.Remaining)+" in stock"), f.Swatch()}
+			c := choice{f.ID, f.Title(), f.Article, join(" · ", f.Maker(), v.t("%s in stock", v.Grams(f.Remaining))), f.Swatch()}
 			if number {
 				c.Value = strconv.FormatInt(f.Number, 10)
 			}
@@ -88,7 +88,7 @@ func init() {
 		}
 	}
 	pickers["products"] = newPicker("/api/v1/products", byName, "id=", func(v *visit, p *product) []choice {
-		return []choice{{p.ID, p.Name, p.SKU, join(" · ", p.SKU, v.Count(p.OnHand)+" in stock"), thumb(p.ID, p.Picture)}}
+		return []choice{{p.ID, p.Name, p.SKU, join(" · ", p.SKU, v.t("%d in stock", p.OnHand)), thumb(p.ID, p.Picture)}}
 	})
 	pickers["filaments"] = newPicker("/api/v1/filaments", "", "id=", filaments(false))
 	pickers["filament-numbers"] = newPicker("/api/v1/filaments", "", "number=", filaments(true))
@@ -229,7 +229,7 @@ func (v *visit) seek(f *form) {
 			continue
 		}
 		if searches++; searches > maxSearches {
-			f.picking, f.Errors[field], f.hits[field] = true, "Search for it alone.", &hits{Text: text, Page: 1}
+			f.picking, f.Errors[field], f.hits[field] = true, v.t("Search for it alone."), &hits{Text: text, Page: 1}
 			continue
 		}
 		n := 1
@@ -263,9 +263,9 @@ func (v *visit) seek(f *form) {
 			f.Values.Set(field, text)
 		default:
 			f.picking, f.hits[field] = true, h
-			f.Errors[field] = "Choose one of these."
+			f.Errors[field] = v.t("Choose one of these.")
 			if len(h.Items) == 0 {
-				f.Errors[field] = "Nothing matches " + strconv.Quote(text) + "."
+				f.Errors[field] = v.t("Nothing matches %q.", text)
 			}
 		}
 	}
@@ -353,14 +353,14 @@ func (i input) chosen(value string) choice {
 	if i.Named == "" && i.Form.read.visit != nil {
 		switch c, err := pickers[i.Kind].chosen(i.Form.read.visit, value); {
 		case err != nil:
-			return choice{Value: value, Name: "As chosen before"}
+			return choice{Value: value, Name: i.Form.read.visit.t("As chosen before")}
 		case c != nil:
 			return *c
 		}
 	}
 	name := i.Named
 	if name == "" {
-		name = "Removed"
+		name = i.Form.read.visit.t("Removed")
 		if !isID(value) {
 			name = value
 		}

@@ -19,7 +19,7 @@ func scan(v *visit) error {
 	switch {
 	case code == "":
 		v.w.Header().Set("Permissions-Policy", camera)
-		return v.show(200, "scan", "Scan", nil)
+		return v.show(200, "scan", v.t("Scan"), nil)
 	case isNumber(number):
 		return v.redirect("/s/" + number)
 	}

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -48,16 +47,17 @@ func (v *visit) firstSteps(place *form) (*firstSteps, error) {
 		return nil, err
 	}
 	f := &firstSteps{Steps: steps, List: []firstStep{
-		{steps.Filament, "Filament", "What is on your shelf.", []option{{"/files", "Import a file"},
-			{"/filaments/new", "Choose from the catalog"}, {"/spools/new", "Add by hand"}}},
-		{steps.Printer, "A printer", "Connect it on its page: one click creates the settings for its software.",
-			[]option{{"/printers/new", "Add a printer"}}},
-		{steps.Product, "A product", "What you print, with the filament that it needs.",
-			[]option{{"/products/new", "Add a product"}}}}}
+		{steps.Filament, v.t("Filament"), v.t("What is on your shelf."), v.options([]word{{"/files", "Import a file"},
+			{"/filaments/new", "Choose from the catalog"}, {"/spools/new", "Add by hand"}})},
+		{steps.Printer, v.t("A printer"),
+			v.t("Connect it on its page: one click creates the settings for its software."),
+			v.options([]word{{"/printers/new", "Add a printer"}})},
+		{steps.Product, v.t("A product"), v.t("What you print, with the filament that it needs."),
+			v.options([]word{{"/products/new", "Add a product"}})}}}
 	if v.IsAdmin() {
-		f.List = append([]firstStep{{steps.Place, "Time zone and currency", "", nil}}, f.List...)
-		f.List = append(f.List, firstStep{steps.Colleague, "A colleague", "Send a short link.",
-			[]option{{"/settings/users", "Invite somebody"}}})
+		f.List = append([]firstStep{{steps.Place, v.t("Time zone and currency"), "", nil}}, f.List...)
+		f.List = append(f.List, firstStep{steps.Colleague, v.t("A colleague"), v.t("Send a short link."),
+			v.options([]word{{"/settings/users", "Invite somebody"}})})
 	}
 	if !slices.ContainsFunc(f.List, func(s firstStep) bool { return !s.Done }) {
 		return nil, nil
@@ -135,7 +135,7 @@ func placeOf(languages string) (zone, currency string) {
 func confirmPlace(v *visit) error {
 	f := v.sent()
 	ok, err := v.edit(f, "/api/v1/settings", farmFields[:2])
-	v.tell(&notice{Text: "The time zone and the currency are saved."})
+	v.tell(&notice{Text: v.t("The time zone and the currency are saved.")})
 	return v.then(ok, err, "/", func() error {
 		if len(f.Theirs) == 0 {
 			return v.today(422, f)
@@ -168,15 +168,34 @@ func fillSamples(v *visit) error {
 	if err != nil {
 		return err
 	}
-	v.tell(&notice{Text: "The farm has sample data now.", Next: []option{{"/samples", "Remove it"}}})
+	v.tell(&notice{Text: v.t("The farm has sample data now."), Next: []option{{"/samples", v.t("Remove it")}}})
 	return v.redirect("/")
 }
 
 // samplesPage is the page that removes the sample data.
 type samplesPage struct{ All, Made, Kept []start.Sample }
 
+// sampleKinds are the kinds of samples.
+var sampleKinds = []struct {
+	word
+	noun *noun
+}{{word{"vendor", "Vendor"}, vendorNoun}, {word{"filament", "Filament"}, filamentNoun},
+	{word{"spool", "Spool"}, spoolNoun}, {word{"stock level", "Stock level"}, levelNoun},
+	{word{"printer", "Printer"}, printerNoun}, {word{"product", "Product"}, productNoun},
+	{word{"order", "Order"}, orderNoun}, {word{"run", "Run"}, runNoun}}
+
+// Name returns the kind and the name of a sample.
+func (p *samplesPage) Name(v view, s start.Sample) string {
+	for _, k := range sampleKinds {
+		if k.Value == s.Kind {
+			return v.t(k.Name) + " " + s.Name
+		}
+	}
+	return s.Name
+}
+
 // Removed counts the samples that will be removed, by kind.
-func (p *samplesPage) Removed() string {
+func (p *samplesPage) Removed(v view) string {
 	counts := map[string]int{}
 	for _, s := range p.All {
 		if s.Fate == "removed" {
@@ -184,11 +203,9 @@ func (p *samplesPage) Removed() string {
 		}
 	}
 	var texts []string
-	for _, kind := range []string{"vendor", "filament", "spool", "stock level", "printer", "product", "order", "run"} {
-		if n := counts[kind]; n == 1 {
-			texts = append(texts, "1 "+kind)
-		} else if n > 1 {
-			texts = append(texts, fmt.Sprintf("%d %ss", n, kind))
+	for _, k := range sampleKinds {
+		if n := counts[k.Value]; n > 0 {
+			texts = append(texts, v.t(k.noun.count, n))
 		}
 	}
 	return strings.Join(texts, ", ")
@@ -208,7 +225,7 @@ func showSamples(v *visit) error {
 			p.Kept = append(p.Kept, s)
 		}
 	}
-	return v.show(http.StatusOK, "samples", "Sample data", p)
+	return v.show(http.StatusOK, "samples", v.t("Sample data"), p)
 }
 
 func removeSamples(v *visit) error {
@@ -216,7 +233,7 @@ func removeSamples(v *visit) error {
 	if err != nil {
 		return err
 	}
-	text := "The sample data is removed."
+	text := v.t("The sample data is removed.")
 	var kept []string
 	for _, s := range all {
 		if s.Fate == "kept" {
@@ -224,7 +241,7 @@ func removeSamples(v *visit) error {
 		}
 	}
 	if len(kept) > 0 {
-		text += " Your own data uses these, so they stay: " + strings.Join(kept, ", ") + "."
+		text += " " + v.t("Your own data uses these, so they stay: %s.", strings.Join(kept, ", "))
 	}
 	v.tell(&notice{Text: text})
 	return v.redirect("/")
