@@ -44,13 +44,13 @@ func (v *visit) AddressIsLocal() bool {
 func (v *visit) AddressHint() string {
 	switch {
 	case v.FarmURL != "":
-		return "Empty: the address of the service, or else of the browser."
+		return v.t("Empty: the address of the service, or else of the browser.")
 	case v.HasPublicURL():
-		return "Empty: " + v.site.PublicURL + ", the address of the service."
+		return v.t("Empty: %s, the address of the service.", v.site.PublicURL)
 	case v.AddressIsLocal():
-		return "Such as https://farm.example or http://192.168.1.20:8000."
+		return v.t("Such as %s or %s.", "https://farm.example", "http://192.168.1.20:8000")
 	}
-	return "This is the address that your browser uses. Save it, or enter another one."
+	return v.t("This is the address that your browser uses. Save it, or enter another one.")
 }
 
 // HasAuthority reports whether the service has an authority of its own, whose certificate people can install.

@@ -3,6 +3,8 @@ package web
 import (
 	"encoding/json"
 	"strings"
+
+	"spoolwright/value/language"
 )
 
 // customField is the definition of a custom field, as the API returns it.
@@ -14,8 +16,8 @@ type customField struct {
 }
 
 // What returns the entity that has the field, and the type of the field, in words.
-func (f customField) What() string {
-	return label(f.Entity) + ", " + strings.ReplaceAll(f.Type, "_", " ")
+func (f customField) What(v view) string {
+	return v.nameOf(customEntities, f.Entity) + ", " + v.nameOf(customTypes, f.Type)
 }
 
 type customFields struct{ Items []customField }
@@ -39,6 +41,7 @@ func (c *customFields) fields() (fields []field) {
 }
 
 func (c *customFields) inputs(f *form) (inputs []input) {
+	v := f.read.visit
 	for i, field := range c.fields() {
 		item := c.Items[i]
 		in := input{Form: f, Name: field.name, Label: item.Name, Unit: item.Unit}
@@ -46,11 +49,11 @@ func (c *customFields) inputs(f *form) (inputs []input) {
 		case number:
 			in.Type = "number"
 		case span:
-			in.Hint = "Two numbers, such as 190–220"
+			in.Hint = v.t("Two numbers, such as 190–220")
 		case list:
-			in.Hint = "Separated by commas: " + strings.Join(item.Choices, ", ")
+			in.Hint = v.t("Separated by commas: %s", strings.Join(item.Choices, ", "))
 		case optionalFlag:
-			in.Options = []option{{"", "–"}, {"true", "Yes"}, {"false", "No"}}
+			in.Options = []option{{"", "–"}, {"true", v.t("Yes")}, {"false", v.t("No")}}
 		default:
 			if len(item.Choices) > 0 {
 				in.Options = []option{{"", "–"}}
@@ -78,12 +81,12 @@ func (c *customFields) preset(f *form) {
 type fact struct{ Name, Value string }
 
 // facts returns the values in extra, except empty ones.
-func (c *customFields) facts(l *locale, extra map[string]any) (facts []fact) {
+func (c *customFields) facts(v *visit, extra map[string]any) (facts []fact) {
 	for _, item := range c.Items {
 		value := extra[item.Key]
-		text := l.customText(value)
+		text := v.locale.customText(value)
 		if yes, ok := value.(bool); ok {
-			text = map[bool]string{true: "Yes", false: "No"}[yes]
+			text = v.t(map[bool]language.Text{true: "Yes", false: "No"}[yes])
 		}
 		if text != "" {
 			facts = append(facts, fact{item.Name, strings.TrimSpace(text + "\u00a0" + item.Unit)})
@@ -92,17 +95,32 @@ func (c *customFields) facts(l *locale, extra map[string]any) (facts []fact) {
 	return facts
 }
 
+var (
+	customEntities = []word{{"spool", "Spools"}, {"filament", "Filaments"}, {"vendor", "Vendors"}}
+	customTypes    = []word{{"text", "Text"}, {"integer", "Whole number"}, {"float", "Number"},
+		{"integer_range", "Range of whole numbers"}, {"float_range", "Range of numbers"}, {"datetime", "Time"},
+		{"boolean", "Yes or no"}, {"choice", "Choice"}}
+)
+
+// nameOf returns the name of the option with the value in the language of the visitor, or the value as words.
+func (v *visit) nameOf(words []word, value string) string {
+	for _, w := range words {
+		if w.Value == value {
+			return v.t(w.Name)
+		}
+	}
+	return v.label(value)
+}
+
 // definitions are the pages of the custom fields themselves.
 var definitions = &editor{api: "/api/v1/custom-fields", path: "/settings/fields", noun: customFieldNoun,
 	back: "/settings/fields",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
-		{field{"entity", text}, "Of", "", []word{{"spool", "Spools"}, {"filament", "Filaments"}, {"vendor", "Vendors"}}},
+		{field{"entity", text}, "Of|the things that have a field", "", customEntities},
 		{field{"key", text}, "Key in the API", "required;hint=Lower-case letters, digits and underscores", nil},
-		{field{"type", text}, "Type", "", []word{{"text", "Text"}, {"integer", "Whole number"}, {"float", "Number"},
-			{"integer_range", "Range of whole numbers"}, {"float_range", "Range of numbers"}, {"datetime", "Time"},
-			{"boolean", "Yes or no"}, {"choice", "Choice"}}},
+		{field{"type", text}, "Type", "", customTypes},
 		{field{"unit", text}, "Unit", "", nil},
 		{field{"choices", list}, "Choices", "hint=Separated by commas, for the type choice", nil},
 	}}

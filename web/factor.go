@@ -28,7 +28,7 @@ func (v *visit) factorPage(status int, p *factorPage) error {
 	if err := v.fetch(get("/api/v1/auth/me", &p.Me)); err != nil {
 		return err
 	}
-	return v.show(status, "second-factor", "Second factor", p)
+	return v.show(status, "second-factor", v.t("Second factor"), p)
 }
 
 // beginFactor shows a new secret.
@@ -102,7 +102,7 @@ func disableFactor(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, http.MethodPost, "/api/v1/auth/otp/disable",
 		map[string]any{"current_password": f.Values.Get("current_password"), "otp": f.Values.Get("otp")}, nil)
-	v.tell(&notice{Text: "The second factor is turned off."})
+	v.tell(&notice{Text: v.t("The second factor is turned off.")})
 	return v.then(ok, err, factorPath, func() error { return v.factorPage(422, &factorPage{forms: v.forms("off", f)}) })
 }
 
@@ -110,6 +110,6 @@ func disableFactor(v *visit) error {
 func resetFactor(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, http.MethodDelete, "/api/v1/users/{id}/otp", nil, nil)
-	v.tell(&notice{Text: "The second factor is removed."})
+	v.tell(&notice{Text: v.t("The second factor is removed.")})
 	return v.then(ok, err, "/settings/users", func() error { return v.settingsPage(422, &settingsPage{Guest: f}) })
 }

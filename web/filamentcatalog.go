@@ -2,7 +2,6 @@ package web
 
 import (
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"io"
 	"net/http"
@@ -44,6 +43,15 @@ func (i catalogItem) Facts(v view) string {
 // Swatch returns the picture of the colors.
 func (i catalogItem) Swatch() template.HTML { return i.filament.Swatch() }
 
+// More says how many further entries match, or returns "".
+func (p *catalogPart) More(v view) string {
+	more := p.Total - len(p.Items)
+	if len(p.Items) == 0 || more <= 0 {
+		return ""
+	}
+	return v.t("and %d more in the catalog: type more words.|and %d more in the catalog: type more words.", more)
+}
+
 // fetchCatalog adds the part to the page of a new resource. The query of the page's address contains the search.
 func (v *visit) fetchCatalog(page *editorPage, then string) error {
 	p := &catalogPart{Path: page.Action, Then: then, Query: strings.TrimSpace(v.r.URL.Query().Get("catalog"))}
@@ -73,7 +81,7 @@ func (v *visit) fetchCatalog(page *editorPage, then string) error {
 func fillCatalog(v *visit) error {
 	result, err := v.fillCatalog()
 	if err == nil {
-		v.tell(&notice{Text: fmt.Sprintf("The catalog is filled: %s new, %s changed. Search for your filament.",
+		v.tell(&notice{Text: v.t("The catalog is filled: %s new, %s changed. Search for your filament.",
 			v.Count(int(result.Created)), v.Count(int(result.Updated)))})
 		return v.redirect("/filaments/new")
 	}
@@ -84,9 +92,10 @@ func fillCatalog(v *visit) error {
 	f := v.newForm()
 	f.Problem = v.message(e.Detail)
 	if len(e.Fields) > 0 {
-		f.Problem = "Nothing was added to the catalog."
+		f.Problem = v.t("Nothing was added to the catalog.")
 		for _, problem := range e.Fields[:min(3, len(e.Fields))] {
-			f.Problem += " " + v.message(strings.Replace(problem.Field, "body", "the file", 1)+" "+problem.Message)
+			name := strings.Replace(problem.Field, "body", v.t("the file"), 1)
+			f.Problem += " " + v.language.Sentence(v.t("%s %s|a field and its problem", name, v.Message(problem.Message)))
 		}
 	}
 	return filaments.newPage(v, e.Status, f)
@@ -138,11 +147,11 @@ func addFromCatalog(v *visit) error {
 		return "/filaments/" + id
 	}
 	if len(known.Items) > 0 {
-		v.tell(&notice{Text: "The farm already has this filament."})
+		v.tell(&notice{Text: v.t("The farm already has this filament.")})
 		return v.redirect(next(known.Items[0].ID))
 	}
 	if len(entry.Items) == 0 {
-		f.Problem = "The catalog no longer has this filament."
+		f.Problem = v.t("The catalog no longer has this filament.")
 		return filaments.newPage(v, 422, f)
 	}
 	body := map[string]any{}
@@ -153,9 +162,9 @@ func addFromCatalog(v *visit) error {
 	}
 	var created filament
 	ok, err := v.send(f, http.MethodPost, "/api/v1/filaments", body, &created)
-	n := &notice{Text: "The filament was added from the catalog."}
+	n := &notice{Text: v.t("The filament was added from the catalog.")}
 	if f.Values.Get("then") == "" {
-		n.Next = []option{{"/spools/new?filament_id=" + created.ID, "Add spools"}}
+		n.Next = []option{{"/spools/new?filament_id=" + created.ID, v.t("Add spools")}}
 	}
 	v.tell(n)
 	return v.then(ok, err, next(created.ID), func() error { return filaments.newPage(v, 422, f) })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // filamentReport is the page with the filament in stock and its value at the end of a day.
@@ -35,7 +36,9 @@ type filamentValue struct {
 }
 
 // Group returns the choice of the field by which the report groups its rows.
-func (p *filamentReport) Group() pick { return pick{"by", "By", p.By, reportGroups[:2]} }
+func (p *filamentReport) Group(v view) pick {
+	return pick{"by", v.t("By|grouped by"), p.By, v.options([]word{{"color", "Filament"}, {"material", "Material"}})}
+}
 
 // CSV returns the address of the report as a file.
 func (p *filamentReport) CSV() string {
@@ -71,7 +74,7 @@ func showFilamentReport(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show(status, "filament-report", "Filament in stock", p)
+	return v.show(status, "filament-report", v.t("Filament in stock"), p)
 }
 
 // filamentFile sends the report as CSV.
@@ -97,10 +100,10 @@ func usualDays(v view, path string) []option {
 		separator = "&"
 	}
 	now := v.Now()
-	link := func(name string, day time.Time) option {
-		return option{path + separator + "to=" + day.Format(time.DateOnly), name}
+	link := func(name language.Text, day time.Time) option {
+		return option{path + separator + "to=" + day.Format(time.DateOnly), v.t(name)}
 	}
-	return []option{{path, "Now"},
+	return []option{{path, v.t("Now")},
 		link("End of last month", time.Date(now.Year(), now.Month(), 0, 0, 0, 0, 0, time.UTC)),
 		link("End of last year", time.Date(now.Year(), 1, 0, 0, 0, 0, 0, time.UTC))}
 }

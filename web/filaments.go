@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -84,7 +83,7 @@ var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: fila
 	catalog: true,
 	saved: func(v *visit, f *form, n *notice) {
 		if price := f.Values.Get("price"); price != "" && price != f.Was.Get("price") {
-			n.Undo = &undo{"Change the price of its spools", "/filaments/" + v.r.PathValue("id") + "/spool-prices" + v.query(),
+			n.Undo = &undo{v.t("Change the price of its spools"), "/filaments/" + v.r.PathValue("id") + "/spool-prices" + v.query(),
 				url.Values{"price": {price}}}
 		}
 	},
@@ -104,7 +103,7 @@ var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: fila
 		{field{"price", number}, "Price of a spool", "type=number;unit=$currency", nil},
 		{field{"density_g_cm3", number}, "Density", "type=number;unit=g/cm³", nil},
 		{field{"extruder_temperature_c", number}, "Extruder", "type=number;unit=°C", nil},
-		{field{"bed_temperature_c", number}, "Bed", "type=number;unit=°C", nil},
+		{field{"bed_temperature_c", number}, "Bed|of a printer", "type=number;unit=°C", nil},
 		{field{"article_number", text}, "Article number", "", nil},
 		{field{"notes", text}, "Notes", "rows=4", nil},
 	}}
@@ -116,9 +115,10 @@ func changeSpoolPrices(v *visit) error {
 	ok, err := v.send(f, http.MethodPatch, "/api/v1/spools", map[string]any{
 		"filter":  map[string]any{"filament_id": v.r.PathValue("id"), "in_stock": "true"},
 		"changes": map[string]any{"purchase_price": f.value(field{"price", number})}}, &done)
-	n := &notice{Text: fmt.Sprintf("The price of %d spools in stock is %s.", done.Matched, f.Values.Get("price"))}
+	n := &notice{Text: v.t("The price of %d spool in stock is %s.|The price of %d spools in stock is %s.",
+		done.Matched, f.Values.Get("price"))}
 	if err == nil && !ok {
-		n.Text = strings.TrimSpace("No price was changed. " + f.Problem)
+		n.Text = strings.TrimSpace(v.t("No price was changed.") + " " + f.Problem)
 	}
 	v.tell(n)
 	return v.then(true, err, v.here("/filaments"), nil)
@@ -130,7 +130,6 @@ type filamentPage struct {
 	Spools   spoolList
 	Custom   customFields
 	Level    *form // a new stock level
-	locale   *locale
 	Usage    struct {
 		Items []struct {
 			Material string `json:"material_type"`
@@ -142,7 +141,7 @@ type filamentPage struct {
 }
 
 // Facts returns the values of the filament's custom fields.
-func (p *filamentPage) Facts() []fact { return p.Custom.facts(p.locale, p.Filament.Extra) }
+func (p *filamentPage) Facts(v view) []fact { return p.Custom.facts(v.visit, p.Filament.Extra) }
 
 // Days returns the number of days for which the stock of the material and color lasts, or "".
 func (p *filamentPage) Days() num {
@@ -155,7 +154,7 @@ func (p *filamentPage) Days() num {
 }
 
 func showFilament(v *visit) error {
-	p := &filamentPage{locale: v.locale, Level: v.newForm()}
+	p := &filamentPage{Level: v.newForm()}
 	p.Spools.listing, _ = v.listing("/spools", spoolNoun, spoolFilters, nil)
 	p.Spools.Filter = url.Values{"filament": {v.r.PathValue("id")}}
 	if err := v.fetch(

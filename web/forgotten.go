@@ -25,7 +25,7 @@ func (v *visit) forgottenPage(status int, f *form) error {
 	if !v.CanSendLinks() {
 		return server.ErrNotFound
 	}
-	return v.show(status, "forgotten-password", "Forgot your password?", forgottenPage{Form: f})
+	return v.show(status, "forgotten-password", v.t("Forgot your password?"), forgottenPage{Form: f})
 }
 
 // forgot sends a password link to the user with the e-mail address, if there is one.
@@ -43,5 +43,5 @@ func forgot(v *visit) error {
 		return v.refused(f, err, v.forgottenPage)
 	}
 	v.site.Auth.Forgotten(v.r.Context(), email, v.site.Log)
-	return v.show(200, "forgotten-password", "Forgot your password?", forgottenPage{Sent: true})
+	return v.show(200, "forgotten-password", v.t("Forgot your password?"), forgottenPage{Sent: true})
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"spoolwright/inventory"
@@ -27,12 +26,9 @@ type fromSpools struct {
 // Names returns the names of the filaments, with what happens to them.
 func (p *fromSpools) Names(v view) (all []option) {
 	for _, f := range p.Items {
-		text := fmt.Sprintf("%s spools", v.Count(f.Spools))
-		if f.Spools == 1 {
-			text = "1 spool"
-		}
+		text := v.t(spoolNoun.count, f.Spools)
 		if f.Action == "created" {
-			text += ", a new filament"
+			text = v.t("%d spool, a new filament|%d spools, a new filament", f.Spools)
 		}
 		all = append(all, option{text, join(" · ", inventory.MaterialLabel(f.Material, f.Exact)+" "+f.Color, f.Vendor)})
 	}
@@ -51,7 +47,7 @@ func (v *visit) fromSpoolsPage(status int, f *form) error {
 	if err := json.Unmarshal(answer.Body, p); err != nil {
 		return err
 	}
-	return v.show(status, "from-spools", "Filaments of spools", p)
+	return v.show(status, "from-spools", v.t("Filaments of spools"), p)
 }
 
 // makeFromSpools gives the spools their filaments, at most as many as a request of the API takes.
@@ -63,7 +59,7 @@ func makeFromSpools(v *visit) error {
 	if done.More {
 		to += "/from-spools"
 	}
-	v.tell(&notice{Text: fmt.Sprintf("Spools with a filament now: %s. New filaments: %s.", v.Count(done.Spools),
+	v.tell(&notice{Text: v.t("Spools with a filament now: %s. New filaments: %s.", v.Count(done.Spools),
 		v.Count(done.Created))})
 	return v.then(ok, err, to, func() error { return v.fromSpoolsPage(422, f) })
 }

@@ -6,7 +6,7 @@ import "net/http"
 type invitation struct{ Address, Name string }
 
 // Roles returns the roles of users, to choose from.
-func (p *settingsPage) Roles() []option { return p.Form.read.visit.options(roles) }
+func (p *settingsPage) Roles() []option { return p.options(roles) }
 
 // invite creates a user without a password. The link with which the person sets one is sent by e-mail or, if the
 // service sends none, is shown.

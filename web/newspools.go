@@ -37,18 +37,18 @@ func (v *visit) newSpools(status int, f *form) error {
 	if follows {
 		p.Inputs = []input{newInput(f, "filament_id", "Filament", "find=filaments",
 			"hint=Material, color, weights and price are those of the filament.")}
-		p.Other = option{"/spools/new?own=1", "Add spools without a filament"}
+		p.Other = option{"/spools/new?own=1", v.t("Add spools without a filament")}
 	} else {
 		p.Action += "?own=1"
 	}
 	p.Inputs = append(p.Inputs, newInput(f, "quantity", "How many", "type=number", "required", "value=1"))
 	p.Inputs = append(p.Inputs, spools.inputs(v, f, follows, &custom)...)
-	return v.show(status, "editor", "Add spools", p)
+	return v.show(status, "editor", v.t("Add spools"), p)
 }
 
 // added returns the notice of new spools. If the numbers of the spools follow each other, the notice has a form that
 // removes the spools and, for at most maxLabels spools, a link to their labels.
-func added(spools []spool) *notice {
+func (v *visit) added(spools []spool) *notice {
 	if len(spools) == 0 {
 		return nil
 	}
@@ -56,16 +56,17 @@ func added(spools []spool) *notice {
 	for _, s := range spools {
 		first, last = min(first, s.Number), max(last, s.Number)
 	}
-	n := &notice{Text: fmt.Sprintf("Spool %d is added.", first)}
+	n := &notice{Text: v.t("Spool %s is added.", fmt.Sprint(first))}
 	if len(spools) > 1 {
-		n.Text = fmt.Sprintf("%d spools are added, %d to %d.", len(spools), first, last)
+		n.Text = v.t("%d spool is added, %s to %s.|%d spools are added, %s to %s.", len(spools), fmt.Sprint(first),
+			fmt.Sprint(last))
 	}
 	if last-first == int64(len(spools)-1) {
 		numbers := fmt.Sprintf("%d-%d", first, last)
 		if len(spools) <= maxLabels {
-			n.Next = []option{{"/labels?numbers=" + numbers, "Print labels"}}
+			n.Next = []option{{"/labels?numbers=" + numbers, v.t("Print labels")}}
 		}
-		n.Undo = &undo{Name: "Undo", Action: "/spools/removal", Values: url.Values{"numbers": {numbers}}}
+		n.Undo = &undo{Name: v.t("Undo"), Action: "/spools/removal", Values: url.Values{"numbers": {numbers}}}
 	}
 	return n
 }
@@ -96,9 +97,10 @@ func removeSpools(v *visit) error {
 	if err == nil && !ok {
 		return server.Invalid("numbers", "%s", f.Problem)
 	}
-	text := fmt.Sprintf("Spool %d is removed.", numbers[0])
+	first, last := fmt.Sprint(numbers[0]), fmt.Sprint(numbers[len(numbers)-1])
+	text := v.t("Spool %s is removed.", first)
 	if len(numbers) > 1 {
-		text = fmt.Sprintf("Spools %d to %d are removed.", numbers[0], numbers[len(numbers)-1])
+		text = v.t("Spools %s to %s are removed.", first, last)
 	}
 	v.tell(&notice{Text: text})
 	return v.then(ok, err, "/spools", nil)
@@ -125,7 +127,7 @@ func createSpools(v *visit) error {
 	if len(created.Items) == 1 {
 		to += "/" + created.Items[0].ID
 	}
-	n := added(created.Items)
+	n := v.added(created.Items)
 	if n != nil && len(n.Next) > 0 && f.Values.Has("labels") {
 		to, n.Next = n.Next[0].Value, nil
 	}

@@ -25,7 +25,7 @@ func TestRefillOnPage(t *testing.T) {
 		says(t, "Refilled spool 1: 1 kg.")
 	b.get(t, at).shows(t, "1 kg of 1 kg", "Refilled", "Rest before the refill", "Lot L2", "25.00 EUR")
 	b.get(t, "/reports").shows(t, "18.00 EUR", "100 g were lost on removed and refilled spools (2.00 EUR).")
-	b.get(t, "/reports/filament").shows(t, "25.00 EUR 1 kg on 1 spools", "PLA Black 1 1 kg 25.00 EUR", "End of last month")
+	b.get(t, "/reports/filament").shows(t, "25.00 EUR 1 kg on 1 spool", "PLA Black 1 1 kg 25.00 EUR", "End of last month")
 	b.get(t, "/reports/filament?by=material&to=2024-01-31").shows(t, "No filament was in stock.")
 	b.get(t, "/reports/filament?to=x").want(t, 422).shows(t, "date")
 	file := b.get(t, "/reports/filament.csv?by=color").want(t, 200)

@@ -135,7 +135,7 @@ func showSignIn(v *visit) error {
 }
 
 func (v *visit) signInPage(status int, f *form) error {
-	return v.show(status, "sign-in", "Sign in",
+	return v.show(status, "sign-in", v.t("Sign in"),
 		signInPage{Form: f, Next: next(v.r.FormValue("next")), Refused: !v.site.signsIn(v.r),
 			Ended: v.site.cookie(v.r) != ""})
 }
@@ -147,9 +147,9 @@ func signIn(v *visit) error {
 	}
 	for _, name := range []string{"email", "password"} {
 		if f.Values.Get(name) == "" {
-			f.Errors[name] = "Is required."
+			f.Errors[name] = v.t("Is required.")
 		} else if len(f.Values.Get(name)) > 1000 {
-			f.Errors[name] = "Is too long."
+			f.Errors[name] = v.t("Is too long.")
 		}
 	}
 	if len(f.Errors) > 0 {
@@ -187,7 +187,8 @@ func (v *visit) askForCode(token string) error {
 }
 
 func (v *visit) codePage(status int, f *form) error {
-	return v.show(status, "sign-in-code", "Enter your code", signInPage{Form: f, Next: next(v.r.FormValue("next"))})
+	return v.show(status, "sign-in-code", v.t("Enter your code"),
+		signInPage{Form: f, Next: next(v.r.FormValue("next"))})
 }
 
 func signInWithCode(v *visit) error {
@@ -228,7 +229,7 @@ func firstLogin(v *visit) error {
 	}
 	email, password, ok := v.site.Once.Take(v.r.FormValue("key"))
 	if !ok {
-		return v.show(404, "sign-in", "Sign in", signInPage{Form: v.newForm(), Next: "/", Old: true})
+		return v.show(404, "sign-in", v.t("Sign in"), signInPage{Form: v.newForm(), Next: "/", Old: true})
 	}
 	cookie, token, err := v.site.Auth.SignIn(v.r.Context(), email, password, server.Address(v.r))
 	if err != nil {
@@ -246,7 +247,7 @@ func showPasswordLink(v *visit) error { return v.passwordLinkPage(200, v.newForm
 // browsers from sending the address in requests for the files of the page.
 func (v *visit) passwordLinkPage(status int, f *form) error {
 	v.w.Header().Set("Referrer-Policy", "origin")
-	return v.show(status, "password-link", "Set your password",
+	return v.show(status, "password-link", v.t("Set your password"),
 		signInPage{Form: f, Refused: !v.site.signsIn(v.r)})
 }
 
@@ -266,7 +267,7 @@ func usePasswordLink(v *visit) error {
 	}
 	f = v.newForm()
 	f.Values.Set("email", email)
-	return v.show(200, "sign-in", "Sign in", signInPage{Form: f, Next: "/", Set: true})
+	return v.show(200, "sign-in", v.t("Sign in"), signInPage{Form: f, Next: "/", Set: true})
 }
 
 func signOut(v *visit) error {
@@ -309,7 +310,7 @@ func (v *visit) accountPage(status int, f *form) error {
 		get("/api/v1/auth/sessions?limit=20&sort_by=last_used_at", &p.Sessions)); err != nil {
 		return err
 	}
-	return v.show(status, "account", "Your account", p)
+	return v.show(status, "account", v.t("Your account"), p)
 }
 
 // endSession ends a session of the visitor.

@@ -9,12 +9,12 @@ import (
 )
 
 // settingsTabs are the pages of the settings, each with the forms whose addresses are below its own.
-var settingsTabs = []option{{"/settings", "Farm"}, {"/settings/users", "People"}, {"/settings/keys", "API keys"},
+var settingsTabs = []word{{"/settings", "Farm"}, {"/settings/users", "People"}, {"/settings/keys", "API keys"},
 	{"/settings/fields", "Custom fields"}, {"/settings/shops", "Shops"},
-	{"/settings/webhooks", "Webhooks"}, {"/settings/backup", "Backup"}, {"/settings/audit", "Log"}}
+	{"/settings/webhooks", "Webhooks"}, {"/settings/backup", "Backup"}, {"/settings/audit", "Log|of changes"}}
 
 // Tabs returns the pages of the settings.
-func (v *visit) Tabs() []option { return settingsTabs }
+func (v *visit) Tabs() []option { return v.options(settingsTabs) }
 
 // Tab returns the address of the page of the settings to which the address of the page or form belongs.
 func (v *visit) Tab() string {
@@ -28,8 +28,8 @@ func (v *visit) Tab() string {
 
 // TabName returns the name of the page of the settings.
 func (v *visit) TabName() string {
-	here := func(tab option) bool { return tab.Value == v.Tab() }
-	return settingsTabs[slices.IndexFunc(settingsTabs, here)].Name
+	here := func(tab word) bool { return tab.Value == v.Tab() }
+	return v.t(settingsTabs[slices.IndexFunc(settingsTabs, here)].Name)
 }
 
 // settingsPage is a page of the settings, for admins.
@@ -58,14 +58,14 @@ type account struct {
 }
 
 // State returns the role, and why the user cannot sign in.
-func (a account) State() string {
+func (a account) State(v view) string {
 	switch {
 	case a.Disabled:
-		return label(a.Role) + ", disabled"
+		return v.t("%s, disabled|a role", v.label(a.Role))
 	case a.Invited:
-		return label(a.Role) + ", invited"
+		return v.t("%s, invited|a role", v.label(a.Role))
 	}
-	return label(a.Role)
+	return v.label(a.Role)
 }
 
 type apiKey struct {
@@ -77,10 +77,13 @@ type apiKey struct {
 var roles = []word{{"viewer", "Viewer: sees everything"}, {"operator", "Operator: also changes it"},
 	{"admin", "Admin: also users and settings"}}
 
+// options returns options in the language of the visitor.
+func (p *settingsPage) options(words []word) []option { return p.Form.read.visit.options(words) }
+
 // KeyRoles returns the roles of API keys, to choose from.
 func (p *settingsPage) KeyRoles() []option {
-	return []option{{"printer", "Printer: reports its use"}, {"viewer", "Viewer: reads"},
-		{"operator", "Operator: also writes"}, {"watcher", "Watcher: sends the states of printers"}}
+	return p.options([]word{{"printer", "Printer: reports its use"}, {"viewer", "Viewer: reads"},
+		{"operator", "Operator: also writes"}, {"watcher", "Watcher: sends the states of printers"}})
 }
 
 var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: userNoun, back: "/settings/users",
@@ -148,7 +151,7 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	if p.Guest == nil {
 		p.Guest = v.newForm()
 	}
-	return v.show(status, "settings", v.TabName()+" · Settings", p)
+	return v.show(status, "settings", v.TabName()+" · "+v.t("Settings"), p)
 }
 
 // farmFields are the fields of the settings.
@@ -160,33 +163,33 @@ var farmFields = []field{{"time_zone", text}, {"currency", text}, {"labour_hour_
 
 // ConfirmRules returns the choice of which runs of watched printers wait for a person.
 func (p *settingsPage) ConfirmRules() []option {
-	return []option{{"doubts", "Failures and doubts"}, {"all", "All runs"}}
+	return p.options([]word{{"doubts", "Failures and doubts"}, {"all", "All runs"}})
 }
 
 // FactorRules returns the choice of who must have a second factor.
 func (p *settingsPage) FactorRules() []option {
-	return []option{{"optional", "Nobody"}, {"admins", "Admins"}, {"all", "Everybody"}}
+	return p.options([]word{{"optional", "Nobody"}, {"admins", "Admins"}, {"all", "Everybody"}})
 }
 
 // Included returns the choice whether prices include tax.
 func (p *settingsPage) Included() []option {
-	return []option{{"false", "Are without tax"}, {"true", "Include tax"}}
+	return p.options([]word{{"false", "Are without tax"}, {"true", "Include tax"}})
 }
 
 // Measured returns the choice of the source of the failure rate.
 func (p *settingsPage) Measured() []option {
-	return []option{{"false", "The rate above"}, {"true", "The last 90 days, by product"}}
+	return p.options([]word{{"false", "The rate above"}, {"true", "The last 90 days, by product"}})
 }
 
 // Assembling returns the choice whether a delivery assembles kits that are not in stock.
 func (p *settingsPage) Assembling() []option {
-	return []option{{"true", "Assembles them from their parts"}, {"false", "Assembles nothing"}}
+	return p.options([]word{{"true", "Assembles them from their parts"}, {"false", "Assembles nothing"}})
 }
 
 func changeSettings(v *visit) error {
 	f := v.sent()
 	ok, err := v.edit(f, "/api/v1/settings", farmFields)
-	v.tell(&notice{Text: "The settings are saved."})
+	v.tell(&notice{Text: v.t("The settings are saved.")})
 	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Form: f}) })
 }
 
@@ -194,7 +197,7 @@ func changeSettings(v *visit) error {
 func changeAddress(v *visit) error {
 	f := v.sent()
 	ok, err := v.edit(f, "/api/v1/settings", []field{{"farm_url", text}})
-	v.tell(&notice{Text: "The address of the farm is saved."})
+	v.tell(&notice{Text: v.t("The address of the farm is saved.")})
 	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Place: f}) })
 }
 
@@ -222,6 +225,6 @@ func createKey(v *visit) error {
 func revokeKey(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "DELETE", "/api/v1/api-keys/{id}", nil, nil)
-	v.tell(&notice{Text: "The key is revoked."})
+	v.tell(&notice{Text: v.t("The key is revoked.")})
 	return v.then(ok, err, "/settings/keys", func() error { return v.settingsPage(422, &settingsPage{Key: f}) })
 }

@@ -10,6 +10,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // usage is an entry of the usage ledger.
@@ -46,10 +47,18 @@ func (u usage) CanMove() bool {
 }
 
 // What returns the kind of the entry in words.
-func (u usage) What() string {
-	return map[string]string{"created": "Added", "edited": "Edited", "deducted": "Deducted", "run": "Production run",
-		"measured": "Weighed", "printed": "Reported by a printer", "wasted": "Wasted", "discarded": "Rest before the refill",
-		"refilled": "Refilled"}[u.Kind]
+func (u usage) What(v view) string {
+	return v.t(map[string]language.Text{"created": "Added", "edited": "Edited", "deducted": "Deducted",
+		"run": "Production run", "measured": "Weighed", "printed": "Reported by a printer", "wasted": "Wasted",
+		"discarded": "Rest before the refill", "refilled": "Refilled"}[u.Kind])
+}
+
+// Who returns the name of the user who made an entry, the words for an API key, or "".
+func (v *visit) Who(user, apiKey string) string {
+	if user == "" && apiKey != "" {
+		return v.t("API key")
+	}
+	return user
 }
 
 // Who returns the name of the user who made the entry, "API key", or "".
@@ -76,7 +85,7 @@ type spoolPage struct {
 }
 
 // Facts returns the values of the spool's custom fields.
-func (p *spoolPage) Facts() []fact { return p.Custom.facts(p.read.locale, p.Spool.Extra) }
+func (p *spoolPage) Facts(v view) []fact { return p.Custom.facts(v.visit, p.Spool.Extra) }
 
 // Form returns the form of the page with the name, with the current values of the spool unless it was refused.
 func (p *spoolPage) Form(name string) *form {
@@ -110,18 +119,18 @@ func (p *spoolPage) Slot(f *form) input {
 func (p *spoolPage) Correction(v view, u usage) string {
 	switch {
 	case u.ReversedByID != "":
-		return "Taken back"
+		return v.t("Taken back")
 	case u.ReversesID != "":
 		for _, first := range p.Usage.Items {
 			if first.ID == u.ReversesID {
-				return "Takes back the entry of " + v.Time(first.CreatedAt)
+				return v.t("Takes back the entry of %s", v.Time(first.CreatedAt))
 			}
 		}
-		return "Takes back an older entry"
+		return v.t("Takes back an older entry")
 	case u.BalancesID != "":
-		return "Balances an earlier change, so that the weight stays"
+		return v.t("Balances an earlier change, so that the weight stays")
 	case u.MovesID != "":
-		return "Moved here from another spool"
+		return v.t("Moved here from another spool")
 	}
 	return ""
 }
@@ -225,15 +234,7 @@ func (c change) undo(v *visit, kind string, remaining num) *undo {
 		u.ReversesID != "" {
 		return nil
 	}
-	return &undo{"Undo", "/spools/" + c.Spool.ID + "/usage/reverse" + v.query(), url.Values{"entry": {u.ID}}}
-}
-
-// name returns the name of the spool within a sentence.
-func (s spool) name() string {
-	if s.Number == 0 {
-		return "the spool"
-	}
-	return fmt.Sprintf("spool %d", s.Number)
+	return &undo{v.t("Undo"), "/spools/" + c.Spool.ID + "/usage/reverse" + v.query(), url.Values{"entry": {u.ID}}}
 }
 
 // deducted, weighed and reversed return the notices of forms that have changed the weight of a spool.
@@ -244,14 +245,17 @@ func deducted(v *visit, _ *form, answer json.RawMessage) *notice {
 	}
 	json.Unmarshal(answer, &done) // an answer of the API is valid
 	c := v.lastChange()
-	return &notice{Text: "Deducted " + v.Grams(done.Deducted) + " from " + c.Spool.name() + ".",
-		Undo: c.undo(v, "deducted", done.Remaining)}
+	text := v.t("Deducted %s from spool %s.", v.Grams(done.Deducted), fmt.Sprint(c.Spool.Number))
+	if c.Spool.Number == 0 {
+		text = v.t("Deducted %s from the spool.", v.Grams(done.Deducted))
+	}
+	return &notice{Text: text, Undo: c.undo(v, "deducted", done.Remaining)}
 }
 
 func weighed(v *visit, _ *form, answer json.RawMessage) *notice {
 	var s spool
 	json.Unmarshal(answer, &s)
-	return &notice{Text: "Weighed " + s.name() + ": " + v.Grams(s.Remaining) + ".",
+	return &notice{Text: v.t("Weighed spool %s: %s.", fmt.Sprint(s.Number), v.Grams(s.Remaining)),
 		Undo: v.lastChange().undo(v, "measured", s.Remaining)}
 }
 
@@ -268,7 +272,7 @@ func refill(f *form) map[string]any {
 func refilled(v *visit, _ *form, answer json.RawMessage) *notice {
 	var s spool
 	json.Unmarshal(answer, &s)
-	return &notice{Text: "Refilled " + s.name() + ": " + v.Grams(s.Remaining) + "."}
+	return &notice{Text: v.t("Refilled spool %s: %s.", fmt.Sprint(s.Number), v.Grams(s.Remaining))}
 }
 
 func reversed(v *visit, _ *form, answer json.RawMessage) *notice {
@@ -277,7 +281,7 @@ func reversed(v *visit, _ *form, answer json.RawMessage) *notice {
 		Remaining num `json:"remaining_weight_grams"`
 	}
 	json.Unmarshal(answer, &done)
-	return &notice{Text: "Taken back: " + v.Change(done.Change) + ", " + v.Grams(done.Remaining) + " left."}
+	return &notice{Text: v.t("Taken back: %s, %s left.", v.Change(done.Change), v.Grams(done.Remaining))}
 }
 
 // reverseUsage takes back an entry of the ledger. The page has one form for all entries; the field entry has the id.
@@ -296,7 +300,7 @@ func moveUsage(v *visit) error {
 	f := v.sent()
 	number := f.value(field{"spool_number", scanned})
 	if number == nil && !f.picking {
-		f.Problem = "Type the number of the spool that the filament came from."
+		f.Problem = v.t("Type the number of the spool that the filament came from.")
 		return v.spoolPage(422, "entry", f)
 	}
 	var done struct {

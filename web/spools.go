@@ -2,7 +2,6 @@ package web
 
 import (
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"net/url"
 	"slices"
@@ -110,6 +109,7 @@ func (v *visit) spoolQuery() (*spoolList, url.Values) {
 // Rows returns the HTML of the rows of the list.
 func (l *spoolList) Rows(v view) template.HTML {
 	var r rows
+	withoutFilament, archived := v.t("Without a filament"), v.t("Archived")
 	grouped, write, query := l.Filter.Get("sort") == "filament", v.CanWrite(), l.Query()
 	for i := range l.Items {
 		s := &l.Items[i]
@@ -120,7 +120,7 @@ func (l *spoolList) Rows(v view) template.HTML {
 				r.add(`<a href="/filaments/{}">{}</a>`, s.FilamentID, name)
 				r.some(` · {}`, maker)
 			} else {
-				r.add(`Without a filament`)
+				r.add(`{}`, withoutFilament)
 			}
 			r.add(`</th></tr>` + "\n")
 		}
@@ -128,7 +128,7 @@ func (l *spoolList) Rows(v view) template.HTML {
 		if write {
 			r.add(`<td class="choose"><label><input type="checkbox" name="id" value="{}"`, s.ID)
 			r.when(l.Chosen[s.ID], ` checked`)
-			r.add(`><span class="hide">Choose #{}</span></label></td>`, number)
+			r.add(`><span class="hide">{}</span></label></td>`, v.t("Choose %s", "#"+number))
 		}
 		r.add(`<td class="number">#{}</td><td class="name"><a href="/spools/{}{}">`, number, s.ID, query)
 		r.picture(s.Swatch())
@@ -136,7 +136,7 @@ func (l *spoolList) Rows(v view) template.HTML {
 		r.when(maker != "", ` · `)
 		r.add(`</span>{}</small>`, maker)
 		r.add(`</span></a>`)
-		r.when(s.Archived, `<span class="tag">Archived</span>`)
+		r.when(s.Archived, `<span class="tag">{}</span>`, archived)
 		r.add(`</td><td class="remaining"><div>`)
 		r.picture(s.Bar())
 		r.add(`<span>{}</span></div></td><td class="location">{}</td><td class="used">{}</td></tr>`+"\n",
@@ -213,7 +213,7 @@ func (v *visit) spoolList(l *spoolList, query url.Values) error {
 	if l.Form.Problem != "" || len(l.Form.Errors) > 0 {
 		status = 422
 	}
-	return v.show(status, "spools", "Spools", l)
+	return v.show(status, "spools", v.t("Spools"), l)
 }
 
 // changeSpools archives the chosen spools of the list, or takes them out of the archive.
@@ -276,9 +276,9 @@ func (v *visit) changeChosen(l *spoolList, query url.Values, changes map[string]
 	ok, err := false, error(nil)
 	switch {
 	case len(ids) == 0:
-		l.Form.Problem = "Choose at least one spool."
+		l.Form.Problem = v.t("Choose at least one spool.")
 	case len(changes) == 0:
-		l.Form.Problem = "Fill in at least one field."
+		l.Form.Problem = v.t("Fill in at least one field.")
 	default:
 		var done struct {
 			Matched, Changed int
@@ -289,9 +289,9 @@ func (v *visit) changeChosen(l *spoolList, query url.Values, changes map[string]
 			return failed
 		}
 		ok, err = v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": ids, "changes": changes}, &done)
-		n := &notice{Text: fmt.Sprintf("Changed %d of %d chosen spools.", done.Changed, done.Matched)}
+		n := &notice{Text: v.t("Changed %s of %s chosen spools.", v.Count(done.Changed), v.Count(done.Matched))}
 		if back != "" && done.Changed == len(numbers) {
-			n.Undo = &undo{"Undo", "/spools/back" + l.Query(), url.Values{"numbers": {strings.Join(numbers, ",")},
+			n.Undo = &undo{v.t("Undo"), "/spools/back" + l.Query(), url.Values{"numbers": {strings.Join(numbers, ",")},
 				"changes": {back}, "since": {done.At}}}
 		}
 		v.tell(n)
@@ -354,8 +354,9 @@ func takeBack(v *visit) error {
 	ok, err := v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"numbers": numbers, "changes": changes,
 		"unchanged_since": l.Form.Values.Get("since")}, &done)
 	if !ok && l.Form.Problem == "" {
-		l.Form.Problem = "This cannot be taken back."
+		l.Form.Problem = v.t("This cannot be taken back.")
 	}
-	v.tell(&notice{Text: fmt.Sprintf("The change of %d spools is taken back.", done.Matched)})
+	v.tell(&notice{Text: v.t("The change of %d spool is taken back.|The change of %d spools is taken back.",
+		done.Matched)})
 	return v.then(ok, err, l.Address(), func() error { return v.spoolList(l, query) })
 }

@@ -43,11 +43,10 @@ func (l stockLevel) Name() string {
 
 // OnItsWay says what is ordered, and when it is expected.
 func (l stockLevel) OnItsWay(v *visit) string {
-	text := v.Kilos(l.Incoming) + " on its way"
 	if l.Expected != "" {
-		text += ", expected on " + v.Day(l.Expected)
+		return v.t("%s on its way, expected on %s", v.Kilos(l.Incoming), v.Day(l.Expected))
 	}
-	return text
+	return v.t("%s on its way", v.Kilos(l.Incoming))
 }
 
 // lowLevels returns all levels that are low, those that lack the most last.
@@ -147,7 +146,8 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 		r.some(` <small>{}</small>`, l.Brand)
 		if l.Incoming != "" {
 			r.add(` <small>{}</small>`, l.OnItsWay(v))
-			r.when(v.CanWrite(), ` <a href="/stock/{}/received">Received<span class="hide">: {}</span></a>`, l.ID, l.Name())
+			r.when(v.CanWrite(), ` <a href="/stock/{}/received">{}<span class="hide">: {}</span></a>`, l.ID,
+				v.t("Received"), l.Name())
 		}
 		r.add(`</td><td class="wide gauge">`)
 		r.picture(newBar(l.Percent()))
