@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"spoolwright/value/language"
 	"strconv"
 	"strings"
 	"time"
@@ -54,25 +53,44 @@ type undone struct {
 // imported is the result of an import.
 type imported struct {
 	Created, Updated, Unchanged, Skipped, Invalid int
-	What                                          option                       // what was imported
+	What                                          word                         // what was imported
 	ImportID                                      string                       `json:"import_id"`
 	CustomFields                                  []struct{ Key, Type string } `json:"custom_fields"`
 }
 
 var (
-	imports = []option{{"spools", "Spools"}, {"filaments", "Filaments"}, {"vendors", "Vendors"},
+	imports = []word{{"spools", "Spools"}, {"filaments", "Filaments"}, {"vendors", "Vendors"},
 		{"products", "Products"}, {"orders", "Orders"}}
-	exports     = append(imports[:5:5], option{"production-runs", "Runs"})
-	importModes = []option{{"upsert", "Update what has a known number or id, add other rows"},
+	exports     = append(imports[:5:5], word{"production-runs", "Runs"})
+	importModes = []word{{"upsert", "Update what has a known number or id, add other rows"},
 		{"update", "Update what has a known number or id, add nothing"}, {"create", "Add every row"}}
-	decimalMarks = []option{{"", "Detect from the file"}, {"point", "1,234.5 (decimal point)"},
+	decimalMarks = []word{{"", "Detect from the file"}, {"point", "1,234.5 (decimal point)"},
 		{"comma", "1.234,5 (decimal comma)"}}
-	dateOrders = []option{{"", "Detect from the file"}, {"dmy", "31/12/2024"}, {"mdy", "12/31/2024"}}
+	dateOrders = []word{{"", "Detect from the file"}, {"dmy", "31/12/2024"}, {"mdy", "12/31/2024"}}
 )
 
 // Exports returns the resources that can be exported, and What those that can be imported.
-func (p *filesPage) Exports() []option { return exports }
-func (p *filesPage) What() []option    { return imports }
+func (p *filesPage) Exports(v view) []option { return v.options(exports) }
+func (p *filesPage) What(v view) []option    { return v.options(imports) }
+
+// Text says what was imported.
+func (i *imported) Text(v view) string {
+	what, skipped := v.t(i.What.Name), v.Count(i.Skipped)
+	created, updated, unchanged := v.Count(i.Created), v.Count(i.Updated), v.Count(i.Unchanged)
+	text := v.t("Imported %s: %s created, %s updated, %s unchanged, %s skipped.", what, created, updated, unchanged, skipped)
+	if i.Invalid > 0 {
+		text = v.t("Imported %s: %s created, %s updated, %s unchanged, %s skipped, %s left out.", what, created, updated,
+			unchanged, skipped, v.Count(i.Invalid))
+	}
+	var fields []string
+	for _, f := range i.CustomFields {
+		fields = append(fields, f.Key+" ("+v.nameOf(customTypes, f.Type)+")")
+	}
+	if len(fields) > 0 {
+		text += " " + v.t("New custom fields: %s.", strings.Join(fields, ", "))
+	}
+	return text
+}
 
 // showFiles shows the first page of an import. Its address can say what to import.
 func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.prefilled()}) }
@@ -83,7 +101,7 @@ func (v *visit) filesPage(status int, p *filesPage) error {
 			return err
 		}
 	}
-	return v.show(status, "files", "Import and export", p)
+	return v.show(status, "files", v.t("Import and export"), p)
 }
 
 // undoImport undoes an import, and says what it has left.
@@ -106,7 +124,7 @@ func undoImport(v *visit) error {
 // exportFile sends a CSV file with all resources of a kind, such as spools.csv.
 func exportFile(v *visit) error {
 	what, ok := strings.CutSuffix(v.r.PathValue("name"), ".csv")
-	if !ok || !slices.ContainsFunc(exports, func(o option) bool { return o.Value == what }) {
+	if !ok || !slices.ContainsFunc(exports, func(o word) bool { return o.Value == what }) {
 		return server.ErrNotFound
 	}
 	v.site.server.Forward(v.w, v.r, v.caller(), "/api/v1/"+what+"/export?format=csv")
@@ -128,7 +146,7 @@ func exportFile(v *visit) error {
 // importPage is the second page of an import.
 type importPage struct {
 	Form     *form
-	What     option
+	What     word
 	Packed   string
 	Check    *checked
 	Columns  []importColumn
@@ -162,10 +180,9 @@ type checked struct {
 		Field, Text, Detail string
 	}
 	Errors []struct {
-		Count          int
-		Field, Message string
-		Column         *string
-		Texts          []struct{ Text string }
+		cellError
+		Count int
+		Texts []struct{ Text string }
 	}
 	Worksheets []struct {
 		Name string
@@ -178,11 +195,35 @@ type checked struct {
 	InvalidRows []struct {
 		Row    int
 		Cells  []struct{ Column, Text string }
-		Errors []struct {
-			Field, Message string
-			Column         *string
-		}
+		Errors []cellError
 	} `json:"invalid_rows"`
+}
+
+// cellError is a problem with a row of the file.
+type cellError struct {
+	Field, Message string
+	Column         *string
+}
+
+// What returns the problem in words.
+func (e cellError) What(v view) string {
+	name := v.label(e.Field)
+	if e.Column != nil {
+		name = *e.Column
+	}
+	return v.t("%s %s|a field and its problem", name, v.Message(e.Message))
+}
+
+// Text says what the import would do.
+func (c *checked) Text(v view) string {
+	return v.t("Nothing was imported yet. It would be: %s created, %s updated, %s unchanged, %s skipped.",
+		v.Count(c.Created), v.Count(c.Updated), v.Count(c.Unchanged), v.Count(c.Skipped))
+}
+
+// Repeated says that rows of the file were imported before.
+func (c *checked) Repeated(v view) string {
+	return v.t("%d row came in before, last at %s. The import adds it a second time.|"+
+		"%d rows came in before, last at %s. The import adds them a second time.", c.RepeatedRows, v.Time(c.RepeatedAt))
 }
 
 // importColumn is a column of the file with its choice of fields.
@@ -217,31 +258,21 @@ func (p *importPage) Worksheets() (all []option) {
 }
 
 // Sample returns the first rows as the import reads them.
-func (p *importPage) Sample() (rows []importRow) {
+func (p *importPage) Sample(v view) (rows []importRow) {
 	for _, row := range p.Check.ReadRows[:min(3, len(p.Check.ReadRows))] {
 		one := importRow{Line: row.Row}
 		for _, cell := range row.Cells {
-			one.Cells = append(one.Cells, importCell{Title: p.fieldName(cell.Column), Text: cell.Text})
+			one.Cells = append(one.Cells, importCell{Title: v.nameOf(columnFields[p.What.Value], cell.Column), Text: cell.Text})
 		}
 		rows = append(rows, one)
 	}
 	return rows
 }
 
-// fieldName returns the name of a field for people.
-func (p *importPage) fieldName(field string) string {
-	for _, o := range columnFields[p.What.Value] {
-		if o.Value == field {
-			return o.Name
-		}
-	}
-	return label(field)
-}
-
 // Modes, Marks and Dates return the choices of the settings.
-func (p *importPage) Modes() []option { return importModes }
-func (p *importPage) Marks() []option { return decimalMarks }
-func (p *importPage) Dates() []option { return dateOrders }
+func (p *importPage) Modes(v view) []option { return v.options(importModes) }
+func (p *importPage) Marks(v view) []option { return v.options(decimalMarks) }
+func (p *importPage) Dates(v view) []option { return v.options(dateOrders) }
 
 // Valid returns how many resources the valid rows create or change.
 func (p *importPage) Valid() int { return p.Check.Created + p.Check.Updated + p.Check.Unchanged }
@@ -302,7 +333,7 @@ func importFile(v *visit) error {
 		return server.ErrTooLarge
 	}
 	f := v.sent()
-	what := slices.IndexFunc(imports, func(o option) bool { return o.Value == f.Values.Get("what") })
+	what := slices.IndexFunc(imports, func(o word) bool { return o.Value == f.Values.Get("what") })
 	if what < 0 {
 		return server.ErrNotFound
 	}
@@ -313,7 +344,7 @@ func importFile(v *visit) error {
 	p := &importPage{Form: f, What: imports[what]}
 	first := func() error { return v.filesPage(422, &filesPage{Form: f, Text: f.Values.Get("text")}) }
 	if len(bytes.TrimSpace(file)) == 0 {
-		f.Errors["file"] = "Choose a file, or paste its text."
+		f.Errors["file"] = v.t("Choose a file, or paste its text.")
 		return first()
 	}
 	query := p.query(f)
@@ -335,16 +366,16 @@ func importFile(v *visit) error {
 		if err := f.keepProblems(answer.Err()); err != nil {
 			return err
 		}
-		f.Problem = cmp.Or(f.Problem, "Nothing was imported.")
+		f.Problem = cmp.Or(f.Problem, v.t("Nothing was imported."))
 		if server.AsError(answer.Err()).Status == 422 {
-			f.Problem = "Nothing was imported: some rows are not valid."
+			f.Problem = v.t("Nothing was imported: some rows are not valid.")
 		}
 	}
 	answer := v.call("POST", path+"/check?"+query.Encode(), text, file)
 	if err := answer.Err(); err != nil && query.Has("mapping") { // two columns with one field, or a default in words
 		for _, problem := range server.AsError(err).Fields {
 			if query.Has(problem.Field) && problem.Field != "mode" {
-				f.Problem = v.message(label(problem.Field) + " " + problem.Message)
+				f.Problem = v.refusal(problem.Field, problem.Message)
 				query.Del(problem.Field)
 			}
 		}
@@ -374,7 +405,7 @@ func importFile(v *visit) error {
 	if f.Problem != "" {
 		status = 422
 	}
-	return v.show(status, "import", "Import "+strings.ToLower(p.What.Name), p)
+	return v.show(status, "import", v.t("Import %s|a kind of things", v.t(p.What.Name)), p)
 }
 
 // query returns the parameters of the check and of the import.
@@ -440,19 +471,19 @@ func (p *importPage) fill(f *form) {
 	}
 	index, shown := map[string]int{}, map[string]bool{}
 	for i, c := range p.Check.Columns {
-		one := importColumn{Index: i, Title: c.Title, Options: columnOptions(p.What.Value, c.Title)}
+		one := importColumn{Index: i, Title: c.Title, Options: v.columnOptions(p.What.Value, c.Title)}
 		index[c.Title] = i
 		if c.Field != nil {
 			one.Field = *c.Field
 		}
 		if !slices.ContainsFunc(one.Options, func(o option) bool { return o.Value == one.Field }) {
-			one.Options = append(one.Options, option{one.Field, label(one.Field)})
+			one.Options = append(one.Options, option{one.Field, v.label(one.Field)})
 		}
 		if c.Note != nil {
-			one.Note = *c.Note
+			one.Note = v.Message(*c.Note)
 		}
 		if c.Why == "remembered" {
-			one.Note = strings.TrimPrefix(one.Note+"; as in the last file", "; ")
+			one.Note = join("; ", one.Note, v.t("as in the last file"))
 		}
 		var texts []string
 		for _, t := range c.Texts {
@@ -479,21 +510,20 @@ func (p *importPage) fill(f *form) {
 	for _, o := range columnFields[p.What.Value] {
 		switch {
 		case p.IsOrders() && o.Value == "source":
-			p.Defaults = append(p.Defaults, newInput(f, "default.source", language.Text(o.Name), "list=sources",
+			p.Defaults = append(p.Defaults, newInput(f, "default.source", o.Name, "list=sources",
 				"hint=The name of the connection to the shop of these orders, or any other name."))
 		case names[o.Value]:
-			p.Defaults = append(p.Defaults, newInput(f, "default."+o.Value, language.Text(o.Name)))
+			p.Defaults = append(p.Defaults, newInput(f, "default."+o.Value, o.Name))
 		}
 	}
 	for _, row := range p.Check.InvalidRows {
 		one := importRow{Line: row.Row}
 		wrong := map[string]bool{}
 		for _, e := range row.Errors {
-			name := v.label(e.Field)
 			if e.Column != nil {
-				wrong[*e.Column], name = true, *e.Column
+				wrong[*e.Column] = true
 			}
-			one.Problems = append(one.Problems, v.language.Sentence(v.t("%s %s|a field and its problem", name, v.Message(e.Message))))
+			one.Problems = append(one.Problems, v.language.Sentence(e.What(view{visit: v})))
 		}
 		for _, c := range row.Cells {
 			cell := importCell{Name: fmt.Sprintf("cell.%d.%d", row.Row, index[c.Column]), Title: c.Column, Text: c.Text,
@@ -516,7 +546,7 @@ func (p *importPage) fill(f *form) {
 }
 
 // columnFields are the fields to choose from for a column of a file, with their names for people.
-var columnFields = map[string][]option{
+var columnFields = map[string][]word{
 	"spools": {{"material_type", "Material"}, {"material_name", "Name of the material"}, {"brand", "Brand"},
 		{"color", "Color"}, {"color_hex", "Color in numbers (#RRGGBB)"}, {"finish", "Finish"},
 		{"filament_name", "Name with brand, material, color"}, {"diameter_mm", "Diameter (mm)"},
@@ -557,10 +587,10 @@ var columnFields = map[string][]option{
 }
 
 // columnOptions returns the fields to choose from for a column with the title.
-func columnOptions(what, title string) []option {
-	options := append([]option{{"", "Leave out"}}, columnFields[what]...)
+func (v *visit) columnOptions(what, title string) []option {
+	options := append([]option{{"", v.t("Leave out")}}, v.options(columnFields[what])...)
 	if what != "products" && what != "orders" {
-		options = append(options, option{"extra." + customKey(title), "Custom field"})
+		options = append(options, option{"extra." + customKey(title), v.t("Custom field")})
 	}
 	return options
 }

@@ -97,7 +97,7 @@ func TestFiles(t *testing.T) {
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "2"})
 	importSheet(t, b, "material_type,color,diameter_mm,net_weight_grams,extra\n"+
 		"PLA,Red,1.75,1000,\"{\"\"tag\"\":\"\"A\"\",\"\"n\"\":1}\"\n").
-		want(t, 200).shows(t, "0 skipped. New custom fields: n (Integer), tag (Text).")
+		want(t, 200).shows(t, "0 skipped. New custom fields: n (Whole number), tag (Text).")
 	upload(t, b, strings.Repeat("x", 1<<20)).want(t, 413)
 	upload(t, b, file, "what", "users").want(t, 404)
 	upload(t, b, file, "mode", "x").want(t, 422).shows(t, "Must be one of create")
@@ -140,7 +140,7 @@ func TestUndoOfFile(t *testing.T) {
 	viewer := signIn(t, tenant.User(t, "viewer"))
 	viewer.get(t, "/files").want(t, 200).hides(t, "Last imports")
 	viewer.do(t, "POST", undo, nil).want(t, 403)
-	b.do(t, "POST", undo, nil).want(t, 200).shows(t, "The import was undone: 1 removed, 0 restored, 1 left",
+	b.do(t, "POST", undo, nil).want(t, 200).shows(t, "The import was undone: 1 removed, 0 restored. 1 was left.",
 		"Spools 1: it was used since", "Undone")
 	b.do(t, "POST", undo, nil).want(t, 409).shows(t, "The import was undone before.")
 	b.do(t, "POST", "/files/x/undo", nil).want(t, 404)
