@@ -24,7 +24,7 @@ var runStates = []struct {
 	{"ready", "Ready to start", "needs", "start"},
 	{"planned", "Planned", "status", "pending"},
 	{"printing", "Printing", "status", "in_progress,paused"},
-	{"ended", "Ended", "status", "completed,failed,cancelled"},
+	{"ended", "Ended|runs", "status", "completed,failed,cancelled"},
 	{"completed", "Completed", "status", "completed"},
 	{"failed", "Failed", "status", "failed"},
 	{"cancelled", "Cancelled", "status", "cancelled"},
@@ -93,7 +93,7 @@ func showAllRuns(v *visit) error {
 			return err
 		}
 	}
-	return v.show(p.status(), "runs-all", "All runs", p)
+	return v.show(p.status(), "runs-all", v.t("All runs"), p)
 }
 
 // narrow changes the parameters of the API that differ from the filters of the page. It adds selected values of the
@@ -111,7 +111,7 @@ func (p *allRuns) narrow(v *visit, query url.Values) error {
 		query.Del("month")
 		first, err := time.Parse("2006-01", month)
 		if err != nil {
-			p.Problem = "The month must be such as 2026-01."
+			p.Problem = v.t("The month must be such as %s.", "2026-01")
 			return nil
 		}
 		query.Set("completed_from", first.Format(time.DateOnly))
@@ -144,7 +144,7 @@ func (p *allRuns) findSpool(v *visit, query url.Values) error {
 		f.Values.Set("spool", text)
 		n, ok := f.value(field{"spool", scanned}).(num)
 		if number, err := strconv.Atoi(string(n)); !ok || err != nil || number < 1 || number > server.MaxNumber {
-			p.Problem = "The spool must be the number of a spool, such as 12."
+			p.Problem = v.t("The spool must be the number of a spool, such as 12.")
 			return nil
 		}
 		by.Set("number", string(n))
@@ -154,7 +154,7 @@ func (p *allRuns) findSpool(v *visit, query url.Values) error {
 	}
 	if len(all.Items) == 0 {
 		if by.Get("id") == "" {
-			p.Problem = "No spool has this number."
+			p.Problem = v.t("No spool has this number.")
 		}
 		return nil
 	}
@@ -190,9 +190,9 @@ func (p *allRuns) Rows(v view) template.HTML {
 		list.add(`<tr><td><div class="with-swatch">`)
 		list.picture(thumbOf(r.Items))
 		list.picture(r.Swatches())
-		list.add(`<div><a class="title" href="/runs/{}"><b>{}</b></a> <small>{}</small>`, r.ID, r.Title(), r.About())
+		list.add(`<div><a class="title" href="/runs/{}"><b>{}</b></a> <small>{}</small>`, r.ID, r.Title(v), r.About())
 		list.picture(r.Bar(v))
-		state, why, _ := strings.Cut(r.State(), " ")
+		state, why, _ := strings.Cut(r.State(v), " ")
 		list.add(`</div></div></td><td class="words"><span class="short">`)
 		list.picture(newMark(r.Status))
 		list.add(`{}</span> {}</td><td class="amount wide">{}</td><td class="amount wide">{}</td>`, state, why,

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"spoolwright/value/language"
 )
 
 // runColumn is a column of the board of runs.
 type runColumn struct {
-	Name  string `json:"-"`
-	Empty string `json:"-"` // the text of a column without runs
+	Name  language.Text `json:"-"`
+	Empty language.Text `json:"-"` // the text of a column without runs
 	Items []run
 	Total int
 	Key   string          `json:"-"` // precedes the idempotency keys of the buttons
@@ -26,7 +28,7 @@ func (c runColumn) Cards(v view) template.HTML {
 	for i, r := range c.Items {
 		words := r.about()
 		if r.Status == "failed" || r.Status == "cancelled" {
-			words = append(words, r.State())
+			words = append(words, r.State(v))
 		}
 		if grams := cmp.Or(r.Grams, r.Estimate); grams != "" {
 			words = append(words, v.Grams(grams))
@@ -39,13 +41,13 @@ func (c runColumn) Cards(v view) template.HTML {
 		cards.add(`<li class="card"><a href="/runs/{}">`, r.ID)
 		cards.picture(thumbOf(r.Items))
 		cards.picture(r.Swatches())
-		cards.add(`<b>{}</b> <small>`, r.Title())
+		cards.add(`<b>{}</b> <small>`, r.Title(v))
 		cards.picture(newMark(r.Status))
 		cards.add(`{}</small>`, strings.Join(words, " · "))
 		cards.picture(r.Bar(v))
 		cards.add(`</a>`)
 		if c.do != nil && v.CanWrite() && (c.ready == nil || c.ready[r.ID]) {
-			c.do.button(&cards, r, c.Key+strconv.Itoa(i), "/runs")
+			c.do.button(v.visit, &cards, r, c.Key+strconv.Itoa(i), "/runs")
 		}
 		cards.add(`</li>` + "\n")
 	}
@@ -62,7 +64,7 @@ func board(v *visit) error {
 	planned := runColumn{Name: "Planned", Empty: "Nothing is planned.", All: "/runs/all?status=planned",
 		Key: v.newForm().Key, do: workStart, ready: map[string]bool{}}
 	printing := runColumn{Name: "Printing", Empty: "Nothing prints.", All: "/runs/all?status=printing"}
-	done := runColumn{Name: "Done", Empty: "Nothing was printed yet.", All: "/runs/all?status=ended"}
+	done := runColumn{Name: "Done|runs", Empty: "Nothing was printed yet.", All: "/runs/all?status=ended"}
 	var active found[run]
 	var ready found[struct{ ID string }]
 	if err := v.fetch(
@@ -82,5 +84,5 @@ func board(v *visit) error {
 	shown := len(done.Items)
 	done.Items = slices.DeleteFunc(done.Items, func(r run) bool { return r.Status == "completed" && !r.Deducted })
 	done.Total -= shown - len(done.Items)
-	return v.show(200, "runs", "Runs", []runColumn{waiting, planned, printing, done})
+	return v.show(200, "runs", v.t("Runs"), []runColumn{waiting, planned, printing, done})
 }

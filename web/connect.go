@@ -50,6 +50,6 @@ func connectPrinter(v *visit) error {
 func disconnectPrinter(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, http.MethodDelete, "/api/v1/api-keys/{part}", nil, nil)
-	v.tell(&notice{Text: "The key is revoked."})
+	v.tell(&notice{Text: v.t("The key is revoked.")})
 	return v.then(ok, err, v.here("/printers"), func() error { return v.printerPage(422, "connect", f) })
 }

@@ -3,6 +3,8 @@ package web
 import (
 	"slices"
 	"strings"
+
+	"spoolwright/value/language"
 )
 
 // costs contains the costs of a product, a run or an order by part, and the margin that remains of the price or
@@ -29,13 +31,25 @@ type costRow struct {
 	IsSum  bool
 }
 
+// costParts are the names of the parts of a cost in tables, and unknownParts those in sentences.
+var (
+	costParts = []struct {
+		name  string
+		label language.Text
+	}{{"filament", "Filament"}, {"waste", "Waste"}, {"machine", "Machine"}, {"energy", "Energy"},
+		{"labour", "Work|labor"}, {"failures", "Failures"}}
+	unknownParts = map[string]language.Text{"filament": "filament", "waste": "waste", "machine": "machine",
+		"energy": "energy", "labour": "work|labor", "stock": "stock", "failures": "failures", "revenue": "revenue",
+		"currency": "currency"}
+)
+
 // partRows returns a row for each part of a cost.
-func (c costs) partRows(parts map[string]num) (rows []costRow) {
-	for _, name := range []string{"filament", "waste", "machine", "energy", "labour", "failures"} {
-		amount, known := parts[name]
-		row := costRow{Name: label(strings.Replace(name, "labour", "work", 1)), Amount: amount}
-		if slices.Contains(c.Unknown, name) {
-			row.Note = "unknown"
+func (c costs) partRows(v translator, parts map[string]num) (rows []costRow) {
+	for _, part := range costParts {
+		amount, known := parts[part.name]
+		row := costRow{Name: v.t(part.label), Amount: amount}
+		if slices.Contains(c.Unknown, part.name) {
+			row.Note = v.t("unknown")
 		}
 		if known {
 			rows = append(rows, row)
@@ -45,41 +59,41 @@ func (c costs) partRows(parts map[string]num) (rows []costRow) {
 }
 
 // sum returns the row of a sum. If a part is unknown, the row notes that the sum is not complete.
-func (c costs) sum(name string, amount num) costRow {
+func (c costs) sum(v translator, name string, amount num) costRow {
 	row := costRow{Name: name, Amount: amount, IsSum: true}
 	if len(c.Unknown) > 0 {
-		row.Note = "of what is known"
+		row.Note = v.t("of what is known")
 	}
 	return row
 }
 
 // OfPiece returns the rows of a product, OfRun returns the rows of a run, and OfOrder returns the rows of an order.
 func (c costs) OfPiece(v view) []costRow {
-	rows := append(c.partRows(c.Piece), c.sum("One good piece", c.Full))
+	rows := append(c.partRows(v, c.Piece), c.sum(v, v.t("One good piece"), c.Full))
 	if c.Price != "" {
-		rows = append(rows, costRow{Name: "Selling price", Amount: c.Price})
+		rows = append(rows, costRow{Name: v.t("Selling price"), Amount: c.Price})
 		if c.Net != c.Price {
-			rows = append(rows, costRow{Name: "Price without tax", Amount: c.Net})
+			rows = append(rows, costRow{Name: v.t("Price without tax"), Amount: c.Net})
 		}
 		rows = append(rows, c.margin(v))
 	}
 	return rows
 }
 
-func (c costs) OfRun() []costRow {
+func (c costs) OfRun(v view) []costRow {
 	if c.Parts == nil || c.Cost == "" && len(c.Unknown) == 0 {
 		return nil
 	}
-	return append(c.partRows(c.Parts), c.sum("Cost", c.Cost))
+	return append(c.partRows(v, c.Parts), c.sum(v, v.t("Cost"), c.Cost))
 }
 
 func (c costs) OfOrder(v view) []costRow {
-	return []costRow{{Name: "Revenue", Amount: c.Revenue}, {Name: "Cost until now", Amount: c.Cost},
-		{Name: "Expected for the rest", Amount: c.Expected}, c.margin(v)}
+	return []costRow{{Name: v.t("Revenue"), Amount: c.Revenue}, {Name: v.t("Cost until now"), Amount: c.Cost},
+		{Name: v.t("Expected for the rest"), Amount: c.Expected}, c.margin(v)}
 }
 
 func (c costs) margin(v view) costRow {
-	row := c.sum("Margin", c.Margin)
+	row := c.sum(v, v.t("Margin"), c.Margin)
 	if c.Percent != "" {
 		row.Name += ", " + v.Number(c.Percent, 1) + "\u00a0%"
 	}
@@ -95,6 +109,10 @@ func (c costs) NeedsRates() bool {
 }
 
 // Missing returns the names of the unknown parts.
-func (c costs) Missing() string {
-	return strings.Replace(strings.Join(c.Unknown, ", "), "labour", "work", 1)
+func (c costs) Missing(v translator) string {
+	var names []string
+	for _, name := range c.Unknown {
+		names = append(names, v.t(unknownParts[name]))
+	}
+	return strings.Join(names, ", ")
 }

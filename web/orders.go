@@ -58,7 +58,7 @@ func (o order) listed() (items []listedItem) {
 }
 
 // Wanted returns the products of an order in a list, such as "2 × Phone stand".
-func (o order) Wanted() string { return runTitle(o.listed(), o.ItemCount) }
+func (o order) Wanted(v translator) string { return runTitle(v, o.listed(), o.ItemCount) }
 
 // Progress returns the produced pieces of an order in a list in words, or "" if there are no pieces.
 func (o order) Progress() string {
@@ -195,7 +195,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		r.when(who != "", ` · `)
 		r.add(`</span>{}</small></td><td class="wide">`, who)
 		r.picture(thumbOf(o.listed()))
-		r.add(`<span class="clamp">{}</span></td><td class="wide short">`, o.Wanted())
+		r.add(`<span class="clamp">{}</span></td><td class="wide short">`, o.Wanted(v))
 		r.picture(newMark(o.Status))
 		r.add(`{} <small>{}</small>`, state, o.Progress())
 		r.picture(o.Bar())

@@ -83,8 +83,8 @@ func init() {
 			join(" · ", s.Maker(), v.Grams(s.Remaining), s.Location), s.Swatch()}}
 	}
 	printers := func(value func(*printer) string) func(*visit, *printer) []choice {
-		return func(_ *visit, p *printer) []choice {
-			return []choice{{value(p), p.Name, "", join(" · ", p.Model, p.Location, p.State()), ""}}
+		return func(v *visit, p *printer) []choice {
+			return []choice{{value(p), p.Name, "", join(" · ", p.Model, p.Location, p.State(v)), ""}}
 		}
 	}
 	pickers["products"] = newPicker("/api/v1/products", byName, "id=", func(v *visit, p *product) []choice {
@@ -107,7 +107,7 @@ func init() {
 	}
 	pickers["orders"] = newPicker("/api/v1/orders", "", "id=", func(v *visit, o *order) []choice {
 		return []choice{{o.ID, cmp.Or(o.Customer, o.Reference, "Order"), o.Reference,
-			join(" · ", o.Reference, o.Wanted(), o.State()), thumbOf(o.listed())}}
+			join(" · ", o.Reference, o.Wanted(v), o.State()), thumbOf(o.listed())}}
 	})
 	const usable = byName + "&status=available,maintenance"
 	pickers["printers"] = newPicker("/api/v1/printers", usable, "id=", printers(func(p *printer) string { return p.ID }))
@@ -116,8 +116,8 @@ func init() {
 	pickers["printer-names"] = newPicker("/api/v1/printers", usable, "name=",
 		printers(func(p *printer) string { return p.Name }))
 	pickers["printer-names"].free = true
-	pickers["slots"] = newPicker("/api/v1/printers", usable, "id=", func(_ *visit, p *printer) []choice {
-		return p.choices()
+	pickers["slots"] = newPicker("/api/v1/printers", usable, "id=", func(v *visit, p *printer) []choice {
+		return p.choices(v)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // printer is a printer, as the API returns it, with its unfinished runs.
@@ -44,11 +45,11 @@ type loaded struct {
 }
 
 // State returns the status in words, unless the printer is ready.
-func (p printer) State() string {
+func (p printer) State(v translator) string {
 	if p.Status == "available" {
 		return ""
 	}
-	return label(p.Status)
+	return v.t(language.Text(label(p.Status)))
 }
 
 // Kind returns the model and the location.
@@ -137,30 +138,30 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 		r.add(`<tr><td>`)
 		r.picture(p.Ring(view{visit: v}))
 		r.add(`</td><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
-		if state := p.State(); state != "" {
+		if state := p.State(v); state != "" {
 			r.add(` <span class="tag">`)
 			r.picture(newMark(p.Status))
 			r.add(`{}</span>`, state)
 		} else if w != nil {
 			r.add(` <span class="tag">`)
 			r.picture(newMark(w.Mark()))
-			r.add(`{}</span>`, w.Words())
+			r.add(`{}</span>`, w.Words(v))
 		}
-		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
+		r.when(p.Due, ` <span class="tag late">{}</span>`, v.t("Maintenance due"))
 		if run != nil {
 			r.add(`<p>`)
 			r.picture(run.Swatches())
-			r.add(` <a href="/runs/{}">{}</a></p>`, run.ID, run.Title())
+			r.add(` <a href="/runs/{}">{}</a></p>`, run.ID, run.Title(v))
 		}
 		if w != nil {
-			r.some(` <small class="says">{}</small>`, w.Message)
+			r.some(` <small class="says">{}</small>`, v.Message(w.Message))
 		}
 		r.some(` <small><b>{}</b></small>`, p.Left(view{visit: v}))
 		for _, l := range p.Loaded {
 			r.add(` <small><a href="/spools/{}">#{}</a> {}, {}</small>`, l.ID, strconv.FormatInt(l.Number, 10), l.Name,
 				v.Grams(l.Remaining))
 		}
-		words := []string{v.Number(p.Hours, 0) + " h"}
+		words := []string{v.t("%s h|hours", v.Number(p.Hours, 0))}
 		if kind := p.Kind(); kind != "" {
 			words = append([]string{kind}, words...)
 		}
@@ -211,16 +212,16 @@ type printerJob struct {
 }
 
 // Words returns the state in words.
-func (s *printerState) Words() string {
+func (s *printerState) Words(v translator) string {
 	switch {
 	case s.State == "attention":
-		return "Needs you"
+		return v.t("Needs you")
 	case s.Question:
-		return "Which run?"
+		return v.t("Which run?")
 	case !s.Watched:
-		return "Not watched"
+		return v.t("Not watched")
 	}
-	return label(s.State)
+	return v.t(language.Text(label(s.State)))
 }
 
 // Mark returns the state that determines the mark of Words.
@@ -244,8 +245,8 @@ func (s *printerState) Percent() int {
 }
 
 // Ring returns the picture of what the printer prints, in the ring of its progress.
-func (s *printerState) Ring(picture template.HTML) template.HTML {
-	return ring(s.Percent(), s.Mark(), " % by the printer", picture)
+func (s *printerState) Ring(v translator, picture template.HTML) template.HTML {
+	return ring(s.Percent(), s.Mark(), v.t(byPrinter, inPercent(s.Percent())), picture)
 }
 
 // End returns when the job that runs ends, as the printer expects it, or nil.
@@ -279,25 +280,25 @@ func (p printer) Ring(v view) template.HTML {
 	case now == nil && p.Watched == nil:
 		return ring(-1, "", "", "")
 	case now == nil:
-		return p.Watched.Ring("")
+		return p.Watched.Ring(v, "")
 	case p.Watched != nil:
-		return p.Watched.Ring(now.Thumb())
+		return p.Watched.Ring(v, now.Thumb())
 	}
 	clock := run{Status: now.Status, StartedAt: now.Start, Hours: now.Hours}
-	return ring(clock.Progress(v.Now()), now.Status, clock.by(), now.Thumb())
+	return clock.ring(v, now.Thumb())
 }
 
 // Left returns how much of the print is done, and when it ends: by the printer, or else by the estimate.
 func (p printer) Left(v view) string {
 	var words []string
 	if percent := p.Watched.Percent(); percent >= 0 {
-		words = append(words, strconv.Itoa(percent)+" %")
+		words = append(words, inPercent(percent))
 	}
 	now := p.Now()
 	switch end := p.Watched.End(); {
 	case end != nil && end.After(v.Now()):
 		left := num(trimFloat(end.Sub(v.Now()).Minutes()))
-		words = append(words, v.Minutes(left)+" left", v.Until("", nil, end))
+		words = append(words, v.t("%s left|of a print", v.Minutes(left)), v.Until("", nil, end))
 	case now != nil && p.Watched == nil:
 		words = append(words, v.Until(now.Status, now.Start, now.PrintsUntil()))
 	}
@@ -313,7 +314,7 @@ func answerQuestion(v *visit) error {
 		body["answer"], body["run_id"] = "run", answer
 	}
 	ok, err := v.send(f, http.MethodPost, "/api/v1/printers/{id}/answer", body, nil)
-	v.tell(&notice{Text: "The print has its answer."})
+	v.tell(&notice{Text: v.t("The print has its answer.")})
 	return v.then(ok, err, v.from(v.here("/printers")), func() error { return v.printerPage(422, "answer", f) })
 }
 
@@ -421,11 +422,11 @@ func (v *visit) load(f *form, printer, slot, name string, spool any, now func() 
 
 // tellLoaded sets the notice after a spool was loaded, or a slot was unloaded.
 func (v *visit) tellLoaded(slot string, loaded bool) {
+	text := v.t("Slot %s is empty.", slot)
 	if loaded {
-		v.tell(&notice{Text: "The spool is loaded into " + slot + "."})
-		return
+		text = v.t("The spool is loaded into slot %s.", slot)
 	}
-	v.tell(&notice{Text: v.message(slot + " is empty")})
+	v.tell(&notice{Text: text})
 }
 
 // loadSlot loads a spool into a slot. The form has the number of the spool, typed or scanned from the label. If the
@@ -435,7 +436,7 @@ func loadSlot(v *visit) error {
 	spool := f.value(field{"spool_number", scanned})
 	slot := v.r.PathValue("number")
 	if _, unload := f.Values["unload"]; spool == nil && !unload && !f.picking {
-		f.Errors["spool_number"] = "Is required."
+		f.Errors["spool_number"] = v.t("Is required.")
 		return v.printerPage(422, slot, f)
 	}
 	ok, err := v.load(f, "{id}", slot, "spool_number", spool, func() (*form, error) {
@@ -450,13 +451,12 @@ func loadSlot(v *visit) error {
 		return f, err
 	})
 	if number := f.Theirs.Get("spool_number"); number != "" { // the page then has no input for the slot
-		f.Problem = fmt.Sprintf("Somebody else has loaded spool %s into slot %s in the meantime. It stays there.",
-			number, slot)
+		f.Problem = v.t("Somebody else has loaded spool %s into slot %s in the meantime. It stays there.", number, slot)
 		if spool != nil {
-			f.Problem += fmt.Sprintf(" Unload it to load spool %v.", spool)
+			f.Problem += " " + v.t("Unload it to load spool %s.", fmt.Sprint(spool))
 		}
 	}
-	v.tellLoaded("slot "+slot, spool != nil)
+	v.tellLoaded(slot, spool != nil)
 	return v.then(ok, err, v.here("/printers"), func() error { return v.printerPage(422, slot, f) })
 }
 
@@ -474,7 +474,7 @@ func loadSpool(v *visit) error {
 	at, slot, _ := strings.Cut(cmp.Or(f.Values.Get("slot"), f.Was.Get("slot")), " ")
 	id, known := value.ParseID(at)
 	if !known {
-		f.Errors["slot"] = "Choose a printer."
+		f.Errors["slot"] = v.t("Choose a printer.")
 		return v.spoolPage(422, "load", f)
 	}
 	// The ETag is that of the printer, so that the spool can still move from another printer before the request.
@@ -488,16 +488,16 @@ func loadSpool(v *visit) error {
 		f.Values.Set("slot", here.Value)
 		return f, err
 	})
-	v.tellLoaded("slot "+slot, spool != nil)
+	v.tellLoaded(slot, spool != nil)
 	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, "load", f) })
 }
 
 // choices returns the slots of the printer to choose from.
-func (p *printer) choices() (all []choice) {
+func (p *printer) choices(v *visit) (all []choice) {
 	for _, s := range p.All() {
-		c := choice{Value: p.ID + " " + strconv.Itoa(s.Number), Name: p.Name, Key: p.Name, About: "empty"}
+		c := choice{Value: p.ID + " " + strconv.Itoa(s.Number), Name: p.Name, Key: p.Name, About: v.t("empty")}
 		if p.Slots > 1 {
-			c.Name += ", slot " + strconv.Itoa(s.Number)
+			c.Name = v.t("%s, slot %s|a printer", p.Name, strconv.Itoa(s.Number))
 		}
 		if s.Spool != nil {
 			c.About = "#" + strconv.FormatInt(s.Spool.Number, 10) + " " + s.Spool.Name
@@ -514,7 +514,7 @@ func (v *visit) slotOf(spool string) (here choice, err error) {
 	for i := range all.Items {
 		for j, s := range all.Items[i].All() {
 			if s.Spool != nil && s.Spool.ID == spool {
-				here = all.Items[i].choices()[j]
+				here = all.Items[i].choices(v)[j]
 			}
 		}
 	}

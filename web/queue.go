@@ -52,8 +52,8 @@ type queuedRun struct {
 }
 
 // Title returns the pieces and products that the run prints.
-func (r queuedRun) Title() string {
-	return cmp.Or(runTitle(r.Items, len(r.Items)), "Without a product")
+func (r queuedRun) Title(v translator) string {
+	return cmp.Or(runTitle(v, r.Items, len(r.Items)), v.t("Without a product"))
 }
 
 // Swatches returns the pictures of the colors of the run's spools.
@@ -92,15 +92,15 @@ func (v *visit) queuePage(status int, problem string) error {
 	if err := v.fetch(get("/api/v1/queue", &q)); err != nil {
 		return err
 	}
-	return v.show(status, "queue", "Queue", &q)
+	return v.show(status, "queue", v.t("Queue"), &q)
 }
 
 // moveRun moves a pending run to the place in the form. It does not move a run that has started meanwhile.
 func moveRun(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/move", f.body(field{"place", number}), nil)
-	v.tell(&notice{Text: "The run was moved."})
+	v.tell(&notice{Text: v.t("The run was moved.")})
 	return v.then(ok, err, "/queue", func() error {
-		return v.queuePage(422, cmp.Or(f.Problem, "The run was not moved. "+f.Errors["place"]))
+		return v.queuePage(422, cmp.Or(f.Problem, v.t("The run was not moved.")+" "+f.Errors["place"]))
 	})
 }

@@ -44,7 +44,7 @@ func (e *editor) hidden(v *visit, query url.Values) (all []removed, total int, e
 	}
 	for _, values := range list.Items {
 		if e.path == "/runs" {
-			values["title"] = titleOf(values)
+			values["title"] = titleOf(v, values)
 		}
 		f := v.newForm()
 		f.fill(values)
@@ -140,9 +140,9 @@ var removedRuns = &editor{api: "/api/v1/production-runs", path: "/runs", noun: r
 	name: func(get func(string) string) string { return get("title") }}
 
 // titleOf returns the title of a run with these values.
-func titleOf(values map[string]any) string {
+func titleOf(v *visit, values map[string]any) string {
 	var r run
 	b, _ := json.Marshal(values) // values of the API
 	json.Unmarshal(b, &r)
-	return r.Title()
+	return r.Title(v)
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"spoolwright/value/language"
 )
 
 // runFigures contains the inputs of a material or an item in the form that corrects a run.
@@ -36,11 +38,11 @@ type runEvent struct {
 }
 
 // What returns the action in words.
-func (e runEvent) What() string {
+func (e runEvent) What(v translator) string {
 	if e.Action == "exchanged" {
-		return "Spool exchanged"
+		return v.t("Spool exchanged")
 	}
-	return label(e.Action)
+	return v.t(language.Text(label(e.Action)))
 }
 
 // Why returns the reason, or "" for an exchange, whose reason is the id of a material.
@@ -60,7 +62,7 @@ const shownStates = 8
 // Was returns lines of text about the run before the entry e of its history.
 func (p *runPage) Was(v view, e runEvent) []string {
 	b := e.Before
-	words := []string{b.State()}
+	words := []string{b.State(v)}
 	if b.Grams != "" {
 		words = append(words, v.Grams(b.Grams))
 	}
@@ -71,51 +73,51 @@ func (p *runPage) Was(v view, e runEvent) []string {
 		words = append(words, v.Money(b.Cost))
 	}
 	if b.StartedAt != nil {
-		words = append(words, "started "+v.Time(b.StartedAt))
+		words = append(words, v.t("started %s", v.Time(b.StartedAt)))
 	}
 	if b.CompletedAt != nil {
-		words = append(words, "ended "+v.Time(b.CompletedAt))
+		words = append(words, v.t("ended %s", v.Time(b.CompletedAt)))
 	}
-	lines := []string{"Before: " + strings.Join(words, " · ")}
+	lines := []string{v.t("Before: %s", strings.Join(words, " · "))}
 	for i, m := range b.Materials {
 		if i < shownStates && m.Actual != "" {
-			line := p.spoolName(m.SpoolID) + " " + v.Grams(m.Actual)
+			line := p.spoolName(v, m.SpoolID) + " " + v.Grams(m.Actual)
 			if m.Price != "" {
-				line += " at " + p.read.text(m.Price) + " per gram"
+				line = v.t("%s at %s per gram", line, p.read.text(m.Price))
 			}
 			lines = append(lines, line)
 		}
 	}
 	for i, item := range b.Items {
 		if i < shownStates && item.Successful != "" {
-			lines = append(lines, fmt.Sprintf("%s %s good, %s failed", p.productName(item.ID), v.Number(item.Successful, 0),
-				v.Number(item.Failed, 0)))
+			lines = append(lines, v.t("%s %s good, %s failed|a product and its pieces", p.productName(v, item.ID),
+				v.Number(item.Successful, 0), v.Number(item.Failed, 0)))
 		}
 	}
 	return lines
 }
 
 // spoolName returns the name of a spool that the run uses or has used.
-func (p *runPage) spoolName(id string) string {
+func (p *runPage) spoolName(v view, id string) string {
 	for _, m := range p.Run.Materials {
 		if m.SpoolID == id {
 			return m.Name()
 		}
 	}
-	if s, ok := p.spools[id]; ok {
+	if s := p.spools[id]; s.Number != 0 {
 		return numbered(s.Number, s.Name())
 	}
-	return "Another spool"
+	return v.t("Another spool")
 }
 
 // productName returns the name of the product of an item.
-func (p *runPage) productName(id string) string {
+func (p *runPage) productName(v view, id string) string {
 	for _, item := range p.Run.Items {
 		if item.ID == id {
 			return item.Product
 		}
 	}
-	return "Another product"
+	return v.t("Another product")
 }
 
 // maxNamed is the maximum number of further spools of a run that its page names.
@@ -148,7 +150,7 @@ func (p *runPage) nameSpools(v *visit) error {
 		if err := v.fetch(get("/api/v1/spools?archived=any&id="+id, &one)); err != nil {
 			return err
 		}
-		p.spools[id] = spool{MaterialType: "Another", Color: "spool"}
+		p.spools[id] = spool{} // so that a spool that is not found is read once
 		for _, s := range one.Items {
 			p.spools[id], numbers[id] = s, s.Number
 		}
@@ -180,7 +182,7 @@ func (p *runPage) change(v *visit) {
 // planned makes the inputs of a run that has not ended.
 func (p *runPage) planned(v *visit) {
 	r := &p.Run
-	none := "Without a printer"
+	none := v.t("Without a printer")
 	if r.PrinterID == "" && r.PrinterName != "" {
 		none = r.PrinterName
 	}
@@ -191,7 +193,7 @@ func (p *runPage) planned(v *visit) {
 	p.Fields = []input{at}
 	if r.StartedAt != nil {
 		p.Fields = append(p.Fields,
-			newInput(p.Edit, "started_at", "Started", "type=datetime-local", "value="+v.moment(r.StartedAt)))
+			newInput(p.Edit, "started_at", "Started|time", "type=datetime-local", "value="+v.moment(r.StartedAt)))
 	}
 	p.Fields = append(p.Fields, newInput(p.Edit, "estimated_print_time_hours", "Estimated print time", "type=number",
 		"unit=h", "value="+p.read.text(r.Hours), "hint=From the products, if empty"))
@@ -210,7 +212,7 @@ func (p *runPage) correct(v *visit) {
 		price := p.Correct.rowInput("materials", i, "cost_per_gram", "Price per gram", m.Price, "unit="+v.Currency)
 		weighed := ""
 		if m.WeighedAt != nil {
-			weighed = "The difference was used before the spool was weighed, at " + v.Time(m.WeighedAt)
+			weighed = v.t("The difference was used before the spool was weighed, at %s", v.Time(m.WeighedAt))
 		}
 		p.Used = append(p.Used, runFigures{m.ID, m.Name(), []input{
 			p.Correct.rowInput("materials", i, "actual_weight_grams", "Used", m.Actual, "unit=g"), price,
@@ -220,12 +222,12 @@ func (p *runPage) correct(v *visit) {
 	for i, item := range r.Items {
 		p.Correct.show(fmt.Sprintf("items[%d].id", i), item.ID)
 		p.Made = append(p.Made, runFigures{item.ID, item.Product, []input{
-			p.Correct.rowInput("items", i, "successful_quantity", "Good", item.Successful),
-			p.Correct.rowInput("items", i, "failed_quantity", "Failed", item.Failed)}, ""})
+			p.Correct.rowInput("items", i, "successful_quantity", "Good|pieces", item.Successful),
+			p.Correct.rowInput("items", i, "failed_quantity", "Failed|pieces", item.Failed)}, ""})
 	}
 	p.Span = []input{
-		newInput(p.Correct, "started_at", "Started", "type=datetime-local", "value="+v.moment(r.StartedAt)),
-		newInput(p.Correct, "completed_at", "Ended", "type=datetime-local", "value="+v.moment(r.CompletedAt)),
+		newInput(p.Correct, "started_at", "Started|time", "type=datetime-local", "value="+v.moment(r.StartedAt)),
+		newInput(p.Correct, "completed_at", "Ended|time", "type=datetime-local", "value="+v.moment(r.CompletedAt)),
 		newInput(p.Correct, "actual_print_time_hours", "Print time", "type=number", "unit=h",
 			"value="+p.read.text(r.ActualHours), "hint=From start to end, if empty")}
 }
@@ -267,7 +269,7 @@ func correction(f *form) map[string]any {
 		field{"cost_per_gram", number}, field{"to_spool_number", scanned}, field{"before_weighing", optionalFlag})
 	f.putRows(body, "items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number})
 	if len(body) == 0 {
-		f.Problem = "Nothing is different. Change a figure that is wrong."
+		f.Problem = f.read.visit.t("Nothing is different. Change a figure that is wrong.")
 	}
 	for name := range f.Was {
 		if strings.Contains(name, "].") && !strings.HasSuffix(name, ".cost_per_gram") && f.Was.Get(name) != "" {
@@ -284,7 +286,7 @@ func correction(f *form) map[string]any {
 // figure was unknown before, or a time of the run has changed: the page does not know the seconds of the previous
 // time.
 func corrected(v *visit, f *form, answer json.RawMessage) *notice {
-	back := url.Values{"tag": {f.Tag}, "reason": {"Taken back"}}
+	back := url.Values{"tag": {f.Tag}, "reason": {v.t("Taken back")}}
 	for name := range f.Values {
 		// Also the ids of rows without changes, so that there is no gap.
 		if strings.HasSuffix(name, "].id") || strings.HasSuffix(name, "].before_weighing") {
@@ -336,7 +338,7 @@ func exchange(f *form) map[string]any {
 	f.needs("spool_number")
 	body := f.body(field{"spool_number", scanned}, field{"used_grams", number}, field{"until_empty", optionalFlag})
 	if body["used_grams"] != nil && body["until_empty"] == true {
-		f.Errors["used_grams"] = "Leave it empty if the spool was used until it was empty."
+		f.Errors["used_grams"] = f.read.visit.t("Leave it empty if the spool was used until it was empty.")
 	}
 	return body
 }

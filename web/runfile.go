@@ -35,7 +35,7 @@ func readRunFile(v *visit) error {
 	for {
 		part, err := parts.NextPart()
 		if err == io.EOF {
-			f.Errors["file"] = "Choose a file."
+			f.Errors["file"] = v.t("Choose a file.")
 			return v.newRun(422, f, nil)
 		}
 		if err != nil {

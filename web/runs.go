@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spoolwright/production"
+	"spoolwright/value/language"
 )
 
 // run is a production run in a list.
@@ -39,30 +40,27 @@ type run struct {
 }
 
 // Name returns the name of the printer.
-func (r run) Name() string {
+func (r run) Name(v translator) string {
 	if r.PrinterName == "" {
-		return "Without a printer"
+		return v.t("Without a printer")
 	}
 	return r.PrinterName
 }
 
-// stateOf returns a status of a run in words: those of the board.
-func stateOf(status string) string {
-	switch status {
+// State returns the status in words, which are those of the board, and the reason of a failure.
+func (r run) State(v translator) string {
+	state := language.Text(label(r.Status))
+	switch r.Status {
 	case "pending":
-		return "Planned"
+		state = "Planned"
 	case "in_progress":
-		return "Printing"
+		state = "Printing"
 	}
-	return label(status)
-}
-
-// State returns the status and the reason of a failure in words.
-func (r run) State() string {
 	if r.Failure != "" {
-		return stateOf(r.Status) + ": " + strings.ReplaceAll(r.Failure, "_", " ")
+		return v.t("%s: %s|a state of a run and its reason", v.t(state),
+			v.t(language.Text(strings.ReplaceAll(r.Failure, "_", " "))))
 	}
-	return stateOf(r.Status)
+	return v.t(state)
 }
 
 // IsOpen reports whether the run can be completed.
@@ -118,10 +116,11 @@ type runDetails struct {
 	Warnings     []struct{ Detail string }
 }
 
-// By says where the grams come from that a watched printer's job has filled in, or "".
-func (r runDetails) By() string {
-	return map[string]string{"reports": "as the printer reported", "grams": "by the printer",
-		"length": "by the length that the printer used", "estimate": "by the estimate"}[r.Source]
+// By says where the used grams come from, if a watched printer's job has filled them in.
+func (r runDetails) By(v translator) string {
+	return v.t(cmp.Or(map[string]language.Text{"reports": "used, as the printer reported",
+		"grams": "used, by the printer", "length": "used, by the length that the printer used",
+		"estimate": "used, by the estimate"}[r.Source], "used"))
 }
 
 // runItem is a product that a run prints, with the pieces that were counted when the run was completed.
@@ -350,20 +349,20 @@ func (v *visit) runPage(status int, name string, f *form) error {
 	p.Times = map[string][2]input{}
 	for name, f := range map[string]*form{"complete": p.Complete, "fail": p.Fail} {
 		p.Times[name] = [2]input{
-			newInput(f, "completed_at", "Ended", "type=datetime-local", "value="+shown, "hint=Now, if empty"),
+			newInput(f, "completed_at", "Ended|time", "type=datetime-local", "value="+shown, "hint=Now, if empty"),
 			newInput(f, "actual_print_time_hours", "Print time", "type=number", "unit=h",
 				"value="+f.read.text(p.Run.ActualHours), "hint=From start to end, if empty")}
 	}
 	for i, m := range p.Run.Materials {
 		hint := "hint="
 		if m.Reported != "" {
-			hint += "Printers reported " + v.Grams(m.Reported) + "."
+			hint += v.t("Printers reported %s.", v.Grams(m.Reported))
 		}
 		wasted, wastedHint := m.Reported, hint
 		if share := p.Run.share(end); m.Reported == "" && m.Estimate != "" && share >= 0 {
 			wasted = num(trimFloat(math.Round(float(m.Estimate)*share*10) / 10))
-			wastedHint = "hint=" + v.Number(num(trimFloat(share*100)), 0) + " % of the estimated time has passed: about " +
-				v.Grams(wasted) + " of " + v.Grams(m.Estimate) + " may be used."
+			wastedHint = "hint=" + v.t("%s of the estimated time has passed: about %s of %s may be used.",
+				v.Number(num(trimFloat(share*100)), 0)+" %", v.Grams(wasted), v.Grams(m.Estimate))
 		}
 		w := runWeight{ID: m.ID,
 			Actual: p.Complete.rowInput("materials", i, "actual_weight_grams", "",
@@ -371,16 +370,16 @@ func (v *visit) runPage(status int, name string, f *form) error {
 			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", "", wasted, "unit=g", wastedHint, "label="+m.Name()),
 			Used:   p.Cancel.rowInput("materials", i, "wasted_grams", "", wasted, "unit=g", wastedHint, "label="+m.Name())}
 		if m.Outside != "" {
-			w.Outside = "The weight contains " + v.Grams(m.Outside) + " that left this spool without a run since the start"
+			w.Outside = v.t("The weight contains %s that left this spool without a run since the start", v.Grams(m.Outside))
 		}
 		p.Weights = append(p.Weights, w)
 	}
 	for i, item := range p.Run.Items {
 		p.Outcome = append(p.Outcome, runOutcome{item.ID, item.Product,
-			p.Complete.rowInput("items", i, "successful_quantity", "Good", cmp.Or(item.Successful, item.Quantity)),
-			p.Complete.rowInput("items", i, "failed_quantity", "Failed", cmp.Or(item.Failed, "0"))})
+			p.Complete.rowInput("items", i, "successful_quantity", "Good|pieces", cmp.Or(item.Successful, item.Quantity)),
+			p.Complete.rowInput("items", i, "failed_quantity", "Failed|pieces", cmp.Or(item.Failed, "0"))})
 	}
-	return v.show(status, "run", p.Run.Title(), p)
+	return v.show(status, "run", p.Run.Title(v), p)
 }
 
 // failureReasons are the API's reasons of a failure, to choose from.
@@ -398,7 +397,7 @@ func replanRun(v *visit) error {
 	}
 	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/replan", nil, &plan)
 	path := "/queue"
-	v.tell(&notice{Text: "The run is planned again.", Next: []option{{path, "Queue"}}})
+	v.tell(&notice{Text: v.t("The run is planned again."), Next: []option{{path, v.t("Queue")}}})
 	if len(plan.Runs) == 1 {
 		path = "/runs/" + plan.Runs[0].ID
 	} else if len(plan.Runs) > 1 && plan.Runs[0].OrderID != "" {
@@ -419,11 +418,11 @@ func failAndReplan(v *visit) error {
 	if err != nil || !ok {
 		return v.then(ok, err, "", again)
 	}
-	n := &notice{Text: "The run has failed, and is planned again.", Next: []option{{"/queue", "Queue"}}}
+	n := &notice{Text: v.t("The run has failed, and is planned again."), Next: []option{{"/queue", v.t("Queue")}}}
 	next := v.newForm()
 	next.Key = f.Key + "p"
 	if ok, err = v.send(next, "POST", "/api/v1/production-runs/{id}/replan", nil, nil); err == nil && !ok {
-		n = &notice{Text: "The run has failed, but is not planned again. " + next.Problem}
+		n = &notice{Text: v.t("The run has failed, but is not planned again.") + " " + next.Problem}
 	}
 	v.tell(n)
 	return v.then(true, err, v.here("/runs"), nil)
@@ -489,7 +488,7 @@ func (v *visit) newRun(status int, f *form, warnings []struct{ Text string }) er
 			newInput(f, fmt.Sprintf("materials[%d].spool_number", i), "Spool", "find=spools"),
 			f.rowInput("materials", i, "estimated_weight_grams", "Estimate", "", "unit=g")})
 	}
-	return v.show(status, "run-new", "New run", p)
+	return v.show(status, "run-new", v.t("New run"), p)
 }
 
 func createRun(v *visit) error {
@@ -499,7 +498,7 @@ func createRun(v *visit) error {
 	f.putRows(body, "materials", field{"spool_number", scanned}, field{"estimated_weight_grams", number})
 	var created struct{ ID string }
 	ok, err := v.send(f, "POST", "/api/v1/production-runs", body, &created)
-	v.tell(&notice{Text: "The run is planned.", Next: []option{{"/queue", "Queue"}},
-		Undo: &undo{Name: "Undo", Action: "/runs/" + created.ID + "/remove"}})
+	v.tell(&notice{Text: v.t("The run is planned."), Next: []option{{"/queue", v.t("Queue")}},
+		Undo: &undo{Name: v.t("Undo"), Action: "/runs/" + created.ID + "/remove"}})
 	return v.then(ok, err, "/runs/"+created.ID, func() error { return v.newRun(422, f, nil) })
 }

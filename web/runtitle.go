@@ -7,7 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"spoolwright/value/language"
 )
+
+// translator is a visit or a view: methods that templates call with the view get texts from it.
+type translator interface {
+	t(text language.Text, args ...any) string
+}
 
 // listedItem is a product that a run prints, as lists of runs have it.
 type listedItem struct {
@@ -62,14 +69,14 @@ const titleItems = 2
 
 // runTitle returns the products that a run prints, such as "2 × Phone stand", or "" if it prints none. Total is the
 // number of all items of the run.
-func runTitle(items []listedItem, total int) string {
+func runTitle(v translator, items []listedItem, total int) string {
 	var names []string
 	for _, item := range items[:min(len(items), titleItems)] {
 		names = append(names, string(item.Quantity)+" × "+item.Product)
 	}
 	title := strings.Join(names, ", ")
 	if more := total - len(names); more > 0 && title != "" {
-		title += " and " + strconv.Itoa(more) + " more"
+		title = v.t("%s and %d more|%s and %d more", title, more)
 	}
 	return title
 }
@@ -99,8 +106,8 @@ func swatches(spools []listedSpool) template.HTML {
 }
 
 // Title returns the name of the run for people: its products, or else its printer.
-func (r run) Title() string {
-	return cmp.Or(runTitle(r.Items, r.ItemCount), r.Name())
+func (r run) Title(v translator) string {
+	return cmp.Or(runTitle(v, r.Items, r.ItemCount), r.Name(v))
 }
 
 // Thumb returns the picture of the first product that has one, or "".
@@ -115,7 +122,9 @@ func (r run) about() (words []string) {
 		words = append(words, r.PrinterName)
 	}
 	if len(r.Orders) > 0 {
-		words = append(words, r.Orders[0].Name())
+		if name := cmp.Or(r.Orders[0].Reference, r.Orders[0].Customer); name != "" {
+			words = append(words, name)
+		}
 	}
 	return words
 }
@@ -125,7 +134,7 @@ func (r run) About() string { return strings.Join(r.about(), " · ") }
 
 // Facts returns the state, the printer, the order and the filament of a run as text.
 func (v *visit) Facts(r run) string {
-	words := append([]string{r.State()}, r.about()...)
+	words := append([]string{r.State(v)}, r.about()...)
 	if grams := cmp.Or(r.Grams, r.Estimate); grams != "" {
 		words = append(words, v.Grams(grams))
 	}
@@ -171,16 +180,30 @@ func (r run) Bar(v view) template.HTML {
 	if percent < 0 {
 		return ""
 	}
-	return progressBar(percent, strconv.Itoa(percent)+r.by())
+	return progressBar(percent, v.t(r.by(), inPercent(percent)))
 }
 
-// by says where the progress of the run comes from.
-func (r run) by() string {
+// The texts of a progress for people who do not see its picture.
+const (
+	byPrinter  language.Text = "%s by the printer"
+	byEstimate language.Text = "%s of the estimated time"
+)
+
+// by returns the text that says where the progress of the run comes from.
+func (r run) by() language.Text {
 	if r.Print != nil {
-		return " % by the printer"
+		return byPrinter
 	}
-	return " % of the estimated time"
+	return byEstimate
 }
+
+// ring returns the picture in the ring of the run's progress.
+func (r run) ring(v view, picture template.HTML) template.HTML {
+	percent := r.Progress(v.Now())
+	return ring(percent, r.Status, v.t(r.by(), inPercent(percent)), picture)
+}
+
+func inPercent(percent int) string { return strconv.Itoa(percent) + " %" }
 
 // ring returns a picture in a ring that shows a progress in percent, in the color of a state. A negative progress is not
 // known. Name is the text of the progress for people who do not see it. The ring has a circumference of 100.
@@ -190,7 +213,7 @@ func ring(percent int, state, name string, picture template.HTML) template.HTML 
 	if percent < 0 {
 		r.add(` aria-hidden="true"><circle class="track" cx="20" cy="20" r="15.9155"/></svg>`)
 	} else {
-		r.add(` role="img" aria-label="{}"><circle class="track" cx="20" cy="20" r="15.9155"/>`, strconv.Itoa(percent)+name)
+		r.add(` role="img" aria-label="{}"><circle class="track" cx="20" cy="20" r="15.9155"/>`, name)
 		r.add(`<circle class="use" cx="20" cy="20" r="15.9155" stroke-dasharray="{} 100"/></svg>`,
 			strconv.Itoa(percent))
 	}

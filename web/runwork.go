@@ -6,10 +6,15 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"spoolwright/value/language"
 )
 
 // work is the action of a button in the rows of runs.
-type work struct{ name, label string }
+type work struct {
+	name  string
+	label language.Text
+}
 
 var (
 	workStart   = &work{"start", "Start"}
@@ -23,11 +28,13 @@ const (
 )
 
 // button writes the form with the button for a run. Key is the idempotency key, and from the path of the page.
-func (w *work) button(list *rows, r run, key, from string) {
+func (w *work) button(v *visit, list *rows, r run, key, from string) {
 	list.add(`<form method="post" action="/runs/{}/{}"><input type="hidden" name="once" value="{}">`+
 		`<input type="hidden" name="from" value="{}">`, r.ID, w.name, key, from)
-	list.add(`<button class="button primary">{}<span class="hide"> {}`, w.label, r.Title())
-	list.when(r.PrinterName != "", ` on {}`, r.PrinterName)
+	list.add(`<button class="button primary">{}<span class="hide"> {}`, v.t(w.label), r.Title(v))
+	if r.PrinterName != "" {
+		list.add(` {}`, v.t("on %s|a printer", r.PrinterName))
+	}
 	list.add(`</span></button></form>`)
 }
 
@@ -65,15 +72,15 @@ func stopRun(v *visit) error {
 	if err := v.fetch(read{path: "/api/v1/production-runs/{id}", into: &was, tag: &f.Tag}); err != nil {
 		return err
 	}
-	body, text := map[string]any{"status": "paused"}, "The run is paused."
+	body, text := map[string]any{"status": "paused"}, v.t("The run is paused.")
 	if f.Values.Get("status") == "pending" {
-		body, text = map[string]any{"status": "pending", "started_at": nil}, "The run is planned as before."
+		body, text = map[string]any{"status": "pending", "started_at": nil}, v.t("The run is planned as before.")
 		if at := f.Values.Get("started_at"); at != "" {
 			body["started_at"] = at
 		}
 	}
 	if was.Status != "in_progress" {
-		v.tell(&notice{Text: "The run is not printing: nothing has changed."})
+		v.tell(&notice{Text: v.t("The run is not printing: nothing has changed.")})
 		return v.redirect(v.here("/runs"))
 	}
 	ok, err := v.send(f, "PATCH", "/api/v1/production-runs/{id}", body, nil)
@@ -94,11 +101,11 @@ func confirmRun(v *visit) error {
 	}
 	body, known := r.expected()
 	if r.Failure != "" && r.IsOpen() { // the printer says so
-		v.tell(&notice{Text: "The printer says that the run has failed: confirm it here."})
+		v.tell(&notice{Text: v.t("The printer says that the run has failed: confirm it here.")})
 		return v.redirect("/runs/" + r.ID + "?open=fail")
 	}
 	if !known || !r.IsOpen() {
-		v.tell(&notice{Text: "Enter the missing values, and confirm the run here."})
+		v.tell(&notice{Text: v.t("Enter the missing values, and confirm the run here.")})
 		return v.redirect("/runs/" + r.ID + "?open=complete")
 	}
 	var done struct {

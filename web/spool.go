@@ -136,10 +136,10 @@ func (p *spoolPage) Correction(v view, u usage) string {
 }
 
 // Printed returns the title of the run of the entry, or "" if the run is not on the page.
-func (p *spoolPage) Printed(u usage) string {
+func (p *spoolPage) Printed(v translator, u usage) string {
 	for _, r := range p.Runs.Items {
 		if r.ID == u.RunID {
-			return r.Title()
+			return r.Title(v)
 		}
 	}
 	return ""

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // todayPage is the page Today, the first page: tasks in the order of work.
@@ -42,7 +43,7 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 	for i, r := range runs[:min(len(runs), shownToday)] {
 		list.add(`<li class="run">`)
 		if r.Print != nil {
-			list.picture(ring(r.Progress(v.Now()), r.Status, r.by(), thumbOf(r.Items)))
+			list.picture(r.ring(v, thumbOf(r.Items)))
 		} else {
 			list.picture(thumbOf(r.Items))
 		}
@@ -55,7 +56,7 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 		} else if do != nil && r.End() != nil {
 			words = append(words, v.Until(r.Status, r.StartedAt, r.End()))
 		}
-		list.add(`<div><b><a href="/runs/{}">{}</a></b> <small>{}</small>`, r.ID, r.Title(), strings.Join(words, " · "))
+		list.add(`<div><b><a href="/runs/{}">{}</a></b> <small>{}</small>`, r.ID, r.Title(v), strings.Join(words, " · "))
 		if r.Print == nil {
 			list.picture(r.Bar(v))
 		}
@@ -63,7 +64,7 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 		if do == nil {
 			list.add(`<span class="amount">{}</span>`, v.Until(r.Status, r.StartedAt, r.End()))
 		} else if v.CanWrite() {
-			do.button(&list, r, p.Form.Key+strconv.Itoa(i), "/")
+			do.button(v.visit, &list, r, p.Form.Key+strconv.Itoa(i), "/")
 		}
 		list.add("</li>\n")
 	}
@@ -71,24 +72,24 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 }
 
 // Ring returns the picture of what a printer prints, in the ring of its progress.
-func (p *todayPage) Ring(s *printerState) template.HTML {
+func (p *todayPage) Ring(v view, s *printerState) template.HTML {
 	for _, r := range p.Printing.Items {
 		if r.PrinterID == s.ID {
-			return s.Ring(r.Thumb())
+			return s.Ring(v, r.Thumb())
 		}
 	}
-	return s.Ring("")
+	return s.Ring(v, "")
 }
 
 // Groups returns the groups of printers that the page names, with their names.
 func (p *todayPage) Groups() []printerGroup {
-	return []printerGroup{{"Free", p.Free, false}, {"In maintenance", p.Away, false}, {"Maintenance due", p.Due, true},
-		{"Unknown spools in", p.Unknown, true}}
+	return []printerGroup{{"Free|printers", p.Free, false}, {"In maintenance", p.Away, false},
+		{"Maintenance due", p.Due, true}, {"Unknown spools in|printers", p.Unknown, true}}
 }
 
 // printerGroup is a group of printers.
 type printerGroup struct {
-	Name     string
+	Name     language.Text
 	Printers []printerState
 	IsLate   bool
 }
@@ -136,9 +137,9 @@ func (p *todayPage) Verdict(v view, id string) string {
 	for _, o := range p.Open.Items {
 		switch {
 		case o.ID == id && o.CanPrint:
-			return "Can be printed"
+			return v.t("Can be printed")
 		case o.ID == id:
-			return v.Kilos(o.Missing) + " missing"
+			return v.t("%s missing|filament", v.Kilos(o.Missing))
 		}
 	}
 	return ""
@@ -194,7 +195,7 @@ func (v *visit) today(status int, place *form) error {
 		}
 	}
 	p.Printing = stillPrinting(v, p.Printing)
-	return v.show(status, "today", "Today", &p)
+	return v.show(status, "today", v.t("Today"), &p)
 }
 
 // fetchToPack reads the orders that are ready to pack, unless the page already has all open orders.
