@@ -79,11 +79,11 @@ func addPlate(v *visit) error {
 			continue
 		}
 		if ok {
-			v.tell(&notice{Text: "The plate is added."})
+			v.tell(&notice{Text: v.t("The plate is added.")})
 		}
 		return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "plates", f) })
 	}
-	f.Problem = "The product changes too often at the moment. Try again."
+	f.Problem = v.t("The product changes too often at the moment. Try again.")
 	return v.productPage(422, "plates", f)
 }
 
@@ -136,8 +136,8 @@ func removePlate(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, http.MethodDelete, "/api/v1/products/{id}/components/"+component, nil, nil)
 	if ok {
-		v.tell(&notice{Text: "The plate is removed.",
-			Undo: &undo{Name: "Undo",
+		v.tell(&notice{Text: v.t("The plate is removed."),
+			Undo: &undo{Name: v.t("Undo"),
 				Action: "/products/" + v.r.PathValue("id") + "/plates/" + v.r.PathValue("part") + "/back"}})
 	}
 	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "part", f) })
@@ -148,7 +148,7 @@ func putPlateBack(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, http.MethodPost, "/api/v1/products/{part}/restore", nil, nil)
 	if ok {
-		v.tell(&notice{Text: "The plate is back."})
+		v.tell(&notice{Text: v.t("The plate is back.")})
 	}
 	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "part", f) })
 }

@@ -2,15 +2,14 @@ package web
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"spoolwright/value/language"
 	"strconv"
 	"strings"
 
 	"spoolwright/inventory"
+	"spoolwright/value/language"
 )
 
 // product is a product, as the API returns it.
@@ -87,30 +86,28 @@ type productMaterial struct {
 }
 
 // BasisNote returns the source of the price in the cost, or "" if the price is that of the filament itself.
-func (m productMaterial) BasisNote() string {
+func (m productMaterial) BasisNote(v translator) string {
 	switch m.Basis {
 	case "material":
-		return "price of other colors"
+		return v.t("price of other colors")
 	case "color":
 		if m.FilamentID != "" {
-			return "price of other filaments of the color"
+			return v.t("price of other filaments of the color")
 		}
 	}
 	return ""
 }
 
-// CostNote returns the restrictions of the sum of the costs, in words, or "".
-func (p product) CostNote() string {
-	note := ""
-	for _, m := range p.Materials {
-		if m.Basis == "material" {
-			note = ", partly at the price of other colors"
-		}
+// CostNote says what the sum of the costs is, with its restrictions.
+func (p product) CostNote(v translator) string {
+	notes := []string{v.t("of filament")}
+	if slices.ContainsFunc(p.Materials, func(m productMaterial) bool { return m.Basis == "material" }) {
+		notes = append(notes, v.t("partly at the price of other colors"))
 	}
 	if !p.Complete {
-		note += ", not complete"
+		notes = append(notes, v.t("not complete"))
 	}
-	return note
+	return strings.Join(notes, ", ")
 }
 
 // part is a component in the tree of a product.
@@ -170,15 +167,15 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		p.addVariants(v, r)
 		r.add(`</td><td class="wide">{}</td>`, p.Category)
 		if p.hasFew() {
-			r.add(`<td class="amount late">{} <small>low</small></td>`, v.Count(p.OnHand))
+			r.add(`<td class="amount late">{} <small>{}</small></td>`, v.Count(p.OnHand), v.t("low|stock"))
 		} else {
 			r.add(`<td class="amount">{}</td>`, v.Count(p.OnHand))
 		}
 		r.add(`<td class="amount wide">{}</td><td class="amount wide">{}</td>`, v.Minutes(p.Minutes), v.Money(p.Price))
 		r.add(`<td class="amount wide">{}`, v.Money(p.Full.Full))
-		r.when(len(p.Lacks) > 0 && p.Full.Margin == "", ` <small>not complete</small>`)
+		r.when(len(p.Lacks) > 0 && p.Full.Margin == "", ` <small>{}</small>`, v.t("not complete"))
 		r.add(`</td><td class="amount">{}`, v.Money(p.Full.Margin))
-		r.when(len(p.Lacks) > 0 && p.Full.Margin != "", ` <small>not complete</small>`)
+		r.when(len(p.Lacks) > 0 && p.Full.Margin != "", ` <small>{}</small>`, v.t("not complete"))
 		r.add(`</td></tr>` + "\n")
 	},
 	below: func(_ *visit, products []product) any {
@@ -374,7 +371,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	}
 	var stock found[filament]
 	if f != nil && f.Theirs.Has("filament") {
-		f.Problem = fmt.Sprintf("Somebody else has changed the material to %s in the meantime. It was not replaced by %s.",
+		f.Problem = v.t("Somebody else has changed the material to %s in the meantime. It was not replaced by %s.",
 			f.Theirs.Get("filament"), f.Values.Get("filament"))
 	}
 	if err := v.fetch(
@@ -416,7 +413,7 @@ var partFields = map[string][]string{
 
 // removePart returns the handler that removes an entry of a list of a product. The notice has a form that adds the
 // entry again.
-func removePart(list, text string) func(*visit) error {
+func removePart(list string, text language.Text) func(*visit) error {
 	return func(v *visit) error {
 		var product map[string]json.RawMessage
 		var entries []map[string]json.RawMessage
@@ -429,13 +426,13 @@ func removePart(list, text string) func(*visit) error {
 		}
 		f := v.sent()
 		ok, err := v.send(f, http.MethodDelete, "/api/v1/products/{id}/"+list+"/{part}", nil, nil)
-		n := &notice{Text: text}
+		n := &notice{Text: v.t(text)}
 		for _, entry := range entries {
 			if string(entry["id"]) != strconv.Quote(v.r.PathValue("part")) {
 				continue
 			}
 			if part, err := json.Marshal(partBody(list, entry)); err == nil {
-				n.Undo = &undo{"Undo", "/products/" + v.r.PathValue("id") + "/" + list + "/back" + v.query(),
+				n.Undo = &undo{v.t("Undo"), "/products/" + v.r.PathValue("id") + "/" + list + "/back" + v.query(),
 					url.Values{"part": {string(part)}}}
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // The limits of the form that takes sliced files, and of the form that saves what was read. The service reads a file
@@ -67,8 +68,8 @@ type slicedPlate struct {
 }
 
 // Title returns the name of the plate, with its number.
-func (p slicedPlate) Title() string {
-	title := "Plate " + strconv.FormatInt(p.Plate, 10)
+func (p slicedPlate) Title(v translator) string {
+	title := v.t("Plate %s", strconv.FormatInt(p.Plate, 10))
 	if p.Name != nil && *p.Name != "" {
 		title += ", " + *p.Name
 	}
@@ -106,15 +107,15 @@ type slicedMaterial struct {
 }
 
 // FromFile returns the description of the filament in the file.
-func (m slicedMaterial) FromFile() string {
-	return strings.TrimSpace(cmp.Or(m.FileType, "Unknown material") + " " + m.FileColor)
+func (m slicedMaterial) FromFile(v translator) string {
+	return strings.TrimSpace(cmp.Or(m.FileType, v.t("Unknown material")) + " " + m.FileColor)
 }
 
 // Verdict returns how the filament was matched, in words.
-func (m slicedMaterial) Verdict() string {
-	return map[string]string{"equal": "The farm has it.", "near": "The nearest that the farm has.",
+func (m slicedMaterial) Verdict(v translator) string {
+	return v.t(map[string]language.Text{"equal": "The farm has it.", "near": "The nearest that the farm has.",
 		"material": "The farm has it in other colors only.", "none": "The farm has nothing like it.",
-		"chosen": "Chosen."}[m.Match]
+		"chosen": "Chosen."}[m.Match])
 }
 
 // Swatch returns the picture of the color in the file.
@@ -128,7 +129,7 @@ func (m material) key() string {
 }
 
 // Options returns the filaments to choose from: the match and the candidates.
-func (m slicedMaterial) Options() []option {
+func (m slicedMaterial) Options(v translator) []option {
 	options := []option{{m.key(), m.Title()}}
 	for _, c := range m.Candidates {
 		name := c.Title()
@@ -143,7 +144,7 @@ func (m slicedMaterial) Options() []option {
 		}
 	}
 	if m.MustChoose() {
-		options[0] = option{"", "Choose a filament"}
+		options[0] = option{"", v.t("Choose a filament")}
 	}
 	return options
 }
@@ -185,13 +186,13 @@ type slicedPage struct {
 func showSlicedFiles(v *visit) error { return v.slicedPage(200, &slicedPage{Form: v.newForm()}) }
 
 func (v *visit) slicedPage(status int, p *slicedPage) error {
-	title := "Products from sliced files"
+	title := v.t("Products from sliced files")
 	if id := v.r.URL.Query().Get("product"); id != "" {
 		p.Product = &product{}
 		if err := v.fetch(get("/api/v1/products/"+url.PathEscape(id), p.Product)); err != nil {
 			return err
 		}
-		title = "Update from a sliced file"
+		title = v.t("Update from a sliced file")
 	}
 	// The pictures of files that are not saved are in the page.
 	v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "img-src 'self'", "img-src 'self' data:", 1))
@@ -207,8 +208,8 @@ func (p *slicedPage) Savable() bool {
 }
 
 // Choices returns the choices of the list of a filament.
-func (p *slicedPage) Choices(m slicedMaterial) template.HTML {
-	return writeOptions(m.Options(), cmp.Or(m.Chosen, m.key()))
+func (p *slicedPage) Choices(v view, m slicedMaterial) template.HTML {
+	return writeOptions(m.Options(v), cmp.Or(m.Chosen, m.key()))
 }
 
 // readSlicedFiles reads the files in the form, one after the other as they arrive.
@@ -241,7 +242,7 @@ func readSlicedFiles(v *visit) error {
 			continue // no file was chosen
 		}
 		if len(p.Files) == maxSlicedFiles {
-			p.Form.Problem = "At most " + strconv.Itoa(maxSlicedFiles) + " files at once: the others were left out."
+			p.Form.Problem = v.t("At most %d files at once: the others were left out.", maxSlicedFiles)
 			break
 		}
 		f, err := v.readSlicedFile(part, id, p.Pieces, !update)
@@ -259,12 +260,12 @@ func readSlicedFiles(v *visit) error {
 		p.Files = append(p.Files, f)
 	}
 	if len(p.Files) == 0 {
-		p.Form.Errors["file"] = "Choose a file."
+		p.Form.Errors["file"] = v.t("Choose a file.")
 		return v.slicedPage(422, p)
 	}
 	if f := p.Files[0]; id != "" && update && f.Problem == "" {
-		v.tell(&notice{Text: map[string]string{"updated": "The product now matches the file.",
-			"unchanged": "The file changes nothing."}[f.Action]})
+		v.tell(&notice{Text: v.t(map[string]language.Text{"updated": "The product now matches the file.",
+			"unchanged": "The file changes nothing."}[f.Action])})
 		return v.redirect("/products/" + f.ID)
 	}
 	status := 200
@@ -279,7 +280,8 @@ func formError(err error) error {
 	if e, ok := errors.AsType[*server.Error](err); ok {
 		return e
 	}
-	return &server.Error{Status: 400, Code: server.ErrMalformed.Code, Detail: "The form could not be read completely"}
+	const detail language.Text = "The form could not be read completely"
+	return &server.Error{Status: 400, Code: server.ErrMalformed.Code, Detail: string(detail)}
 }
 
 // readSlicedFile lets the API read a file.
@@ -299,7 +301,7 @@ func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool
 	if err == nil {
 		err = json.Unmarshal(answer.Body, f)
 		for i := range f.Changes {
-			f.Changes[i].Field = changedField(f.Changes[i].Field)
+			f.Changes[i].Field = v.changedField(f.Changes[i].Field)
 		}
 		return f, err
 	}
@@ -308,13 +310,20 @@ func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool
 }
 
 // changedField returns the name of a difference, with the number of its plate before that of the field.
-func changedField(field string) string {
-	rest, isPlate := strings.CutPrefix(field, "plates.")
+func (v *visit) changedField(field string) string {
+	plate, isPlate := strings.CutPrefix(field, "plates.")
 	if !isPlate {
-		return field
+		if title, isMaterial := strings.CutPrefix(field, "materials."); isMaterial {
+			return title
+		}
+		return v.label(field)
 	}
-	number, rest, _ := strings.Cut(rest, ".")
-	return strings.TrimSuffix("Plate "+number+": "+rest, ": ")
+	number, rest, hasField := strings.Cut(plate, ".")
+	plate = v.t("Plate %s", number)
+	if !hasField {
+		return plate
+	}
+	return plate + ": " + v.changedField(rest)
 }
 
 // fileLabel returns the name of a file without its folders.
@@ -366,7 +375,7 @@ func saveSlicedFiles(v *visit) error {
 			continue
 		}
 		if slices.ContainsFunc(f.Materials, func(m slicedMaterial) bool { return m.MustChoose() && m.Chosen == "" }) {
-			f.Problem = "Choose the filaments whose material is not in the file."
+			f.Problem = v.t("Choose the filaments whose material is not in the file.")
 			p.Files = append(p.Files, f)
 			continue
 		}
@@ -378,7 +387,7 @@ func saveSlicedFiles(v *visit) error {
 			}
 			f.Problem = v.message(e.Detail)
 			if e.Status == 422 && len(e.Fields) > 0 {
-				f.Problem = v.message(label(e.Fields[0].Field) + " " + e.Fields[0].Message)
+				f.Problem = v.refusal(e.Fields[0].Field, e.Fields[0].Message)
 			}
 			p.Files = append(p.Files, f)
 			continue
@@ -389,13 +398,13 @@ func saveSlicedFiles(v *visit) error {
 	case len(p.Files) > 0:
 		return v.slicedPage(422, p)
 	case saved == 0:
-		p.Form.Problem = "Nothing was chosen, so nothing was saved."
+		p.Form.Problem = v.t("Nothing was chosen, so nothing was saved.")
 		return v.slicedPage(422, p)
 	case saved == 1:
-		v.tell(&notice{Text: "The product is saved."})
+		v.tell(&notice{Text: v.t("The product is saved.")})
 		return v.redirect("/products/" + last)
 	}
-	v.tell(&notice{Text: strconv.Itoa(saved) + " products are saved."})
+	v.tell(&notice{Text: v.t("%d product is saved.|%d products are saved.", saved)})
 	return v.redirect("/products")
 }
 
@@ -526,7 +535,7 @@ func setPicture(v *visit) error {
 	for {
 		part, err := parts.NextPart()
 		if err == io.EOF {
-			f.Errors["file"] = "Choose a file."
+			f.Errors["file"] = v.t("Choose a file.")
 			return v.productPage(422, "picture", f)
 		}
 		if err != nil {
@@ -545,11 +554,11 @@ func setPicture(v *visit) error {
 			}
 			f.Errors["file"] = v.message(e.Detail)
 			if len(e.Fields) > 0 {
-				f.Errors["file"] = v.message("The file " + e.Fields[0].Message)
+				f.Errors["file"] = v.language.Sentence(v.t("The file %s|and a problem", v.Message(e.Fields[0].Message)))
 			}
 			return v.productPage(422, "picture", f)
 		}
-		v.tell(&notice{Text: "The picture is saved."})
+		v.tell(&notice{Text: v.t("The picture is saved.")})
 		return v.redirect(v.here("/products"))
 	}
 }

@@ -80,11 +80,11 @@ func (p *product) addVariants(v *visit, r *rows) {
 		r.add(`<li>`)
 		r.picture(one.Swatch())
 		r.add(`<a href="/products/{}">{}</a> <small>{}</small></li>`+"\n", one.ID, one.Colors(),
-			join(" · ", one.SKU, v.Count(one.OnHand)+" in stock"))
+			join(" · ", one.SKU, v.t("%d in stock", one.OnHand)))
 	}
 	r.when(len(p.Variants) > 0, `</ul>`)
 	if p.VariantCount > len(p.Variants) {
-		r.add(` <a href="/products/{}">All {} variants</a>`, p.ID, v.Count(p.VariantCount))
+		r.add(` <a href="/products/{}">{}</a>`, p.ID, v.t("All %d variants|All %d variants", p.VariantCount))
 	}
 }
 
@@ -102,7 +102,7 @@ type variantsPart struct {
 func (part *variantsPart) choose(v *visit, p *productPage, stock []filament) {
 	p.Product.setVariants(part.Items)
 	part.All = p.Product.Variants
-	part.Parts = []option{{"", "All materials"}}
+	part.Parts = []option{{"", v.t("All materials")}}
 	materials := slices.Clone(p.Product.Materials)
 	for _, plate := range p.Product.Plates {
 		materials = append(materials, plate.Materials...)
@@ -216,7 +216,7 @@ func newVariants(f *form) map[string]any {
 		}
 	}
 	if len(all) == 0 {
-		f.Problem = "Choose filaments, or type colors."
+		f.Problem = f.read.visit.t("Choose filaments, or type colors.")
 	}
 	return map[string]any{"variants": all}
 }
