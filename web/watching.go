@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // watchKinds are the kinds of connections to printers, with their names for people.
@@ -41,19 +42,19 @@ func (p *watchedPrinter) Kinds() []option { return watchKinds }
 func (p *watchedPrinter) Name() string { return nameOf(watchKinds, p.Kind) }
 
 // Hint returns what the address of the kind looks like.
-func (p *watchedPrinter) Hint() string {
+func (p *watchedPrinter) Hint(v translator) string {
 	switch p.Kind {
 	case "moonraker":
-		return "Such as http://192.168.1.20:7125"
+		return v.t("Such as %s", "http://192.168.1.20:7125")
 	case "bambu":
-		return "The IP address on the printer's screen, such as 192.168.1.20"
+		return v.t("The IP address on the printer's screen, such as %s", "192.168.1.20")
 	}
-	return "Such as http://192.168.1.20"
+	return v.t("Such as %s", "http://192.168.1.20")
 }
 
 // Key returns what the secret of the kind is called, and where it is.
-func (p *watchedPrinter) Key() (name []string) {
-	return map[string][]string{
+func (p *watchedPrinter) Key() (name []language.Text) {
+	return map[string][]language.Text{
 		"moonraker": {"API key", "Only if the address of the service is not one of the trusted_clients of Moonraker"},
 		"octoprint": {"API key", "The application key of a user with read-only access is enough"},
 		"prusalink": {"API key or password", "Settings, Network, PrusaLink. A password as user:password"},
@@ -102,7 +103,7 @@ func (v *visit) connectionPage(status int, f *form, test *watchTest) error {
 	if kind := p.Form.Values.Get("kind"); nameOf(watchKinds, kind) != kind {
 		p.Kind = kind
 	}
-	return v.show(status, "watching", "Connection of "+p.Printer.Name, p)
+	return v.show(status, "watching", v.t("Connection of %s", p.Printer.Name), p)
 }
 
 // saveConnection sets the connection. An empty secret keeps the present one.
@@ -120,7 +121,7 @@ func saveConnection(v *visit) error {
 		ok, err = v.change(f, editing{http.MethodPut, path, body, now, nil})
 	}
 	f.Values.Del("secret")
-	v.tell(&notice{Text: "The connection is saved. Test it."})
+	v.tell(&notice{Text: v.t("The connection is saved. Test it.")})
 	return v.then(ok, err, v.here("/printers")+"/connection", func() error { return v.connectionPage(422, f, nil) })
 }
 
@@ -147,7 +148,7 @@ func trustCertificate(v *visit) error {
 	f.Tag = present.Tag
 	ok, err := v.send(f, http.MethodPut, "/api/v1/printers/{id}/connection", map[string]any{"kind": now.Kind,
 		"address": now.Address, "serial": now.Serial, "fingerprint": f.Values.Get("fingerprint")}, nil)
-	v.tell(&notice{Text: "The certificate is trusted from now on."})
+	v.tell(&notice{Text: v.t("The certificate is trusted from now on.")})
 	return v.then(ok, err, v.here("/printers")+"/connection", func() error {
 		return v.connectionPage(422, nil, &watchTest{Text: f.Problem})
 	})
@@ -156,6 +157,6 @@ func trustCertificate(v *visit) error {
 func removeConnection(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, http.MethodDelete, "/api/v1/printers/{id}/connection", nil, nil)
-	v.tell(&notice{Text: "The connection is removed with its key."})
+	v.tell(&notice{Text: v.t("The connection is removed with its key.")})
 	return v.then(ok, err, v.here("/printers"), func() error { return v.connectionPage(422, f, nil) })
 }
