@@ -97,7 +97,7 @@ func TestFiguresInLists(t *testing.T) {
 	run := c.NewRun(t, product, item, 3, nil)
 	c.Patch(t, run, j{"status": "completed"}).Want(200)
 	p := b.get(t, "/orders").shows(t, "1042 In production · Ada · etsy 4 × Product Stand In production 3 of 4", "50.00")
-	if !strings.Contains(p.text, `aria-label="3 of 4 pieces printed"`) {
+	if !strings.Contains(p.text, `aria-label="Pieces printed: 3 of 4"`) {
 		t.Errorf("no bar: %s", p.text)
 	}
 	b.get(t, "/products").shows(t, "Product Stand Stand 3 1 h 12.50 1.00 11.50", "Bag 0 – – 0.00 –",

@@ -37,7 +37,7 @@ type filamentValue struct {
 
 // Group returns the choice of the field by which the report groups its rows.
 func (p *filamentReport) Group(v view) pick {
-	return pick{"by", v.t("By|grouped by"), p.By, v.options([]word{{"color", "Filament"}, {"material", "Material"}})}
+	return pick{"by", v.t("By|grouped by"), p.By, v.options(reportGroups[:2])}
 }
 
 // CSV returns the address of the report as a file.

@@ -12,10 +12,11 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // labelSizes are the sheets and rolls of labels. The style sheet has their measures, under the same names.
-var labelSizes = []option{{"62x29", "Roll, 62 × 29 mm"}, {"50x25", "Roll, 50 × 25 mm"},
+var labelSizes = []word{{"62x29", "Roll, 62 × 29 mm"}, {"50x25", "Roll, 50 × 25 mm"},
 	{"40x30", "Roll, 40 × 30 mm"}, {"a4", "A4, 3 × 8 labels"}, {"5160", "Letter, Avery 5160"}}
 
 // maxLabels is the maximum number of labels that are printed together.
@@ -41,7 +42,7 @@ type labelOf struct {
 	Number    int
 	Sign      string // before the number
 	What, Who string
-	Of        string // the noun and the number, for people who do not see the code
+	Of        string // the text of the code for people who do not see it
 	Swatch    template.HTML
 	QR        qrCode
 }
@@ -78,10 +79,21 @@ func newQR(text string) (qrCode, error) {
 	return qrCode{path.String(), code.Size + 2*margin}, nil
 }
 
+// forFarm returns the visit with the language of the farm, if it has one: for pages that are printed for other people.
+func (v *visit) forFarm() *visit {
+	own := language.Of(v.FarmLanguage)
+	if own == nil {
+		return v
+	}
+	printed := *v
+	printed.language = own
+	return &printed
+}
+
 // newLabelsPage returns the page for the labels with the size and the ids in the address.
 func (v *visit) newLabelsPage() (*labelsPage, error) {
 	query := v.r.URL.Query()
-	p := &labelsPage{Size: pick{"size", "Size", "62x29", labelSizes}}
+	p := &labelsPage{Size: pick{"size", v.t("Size"), "62x29", v.options(labelSizes)}}
 	for _, size := range labelSizes {
 		if size.Value == query.Get("size") {
 			p.Size.Value = size.Value
@@ -103,6 +115,7 @@ func (v *visit) newLabelsPage() (*labelsPage, error) {
 // showProductLabels shows the labels of boxes with pieces of the products that the address names by their ids, or
 // offers products.
 func showProductLabels(v *visit) error {
+	v = v.forFarm()
 	p, err := v.newLabelsPage()
 	if err != nil {
 		return err
@@ -135,9 +148,9 @@ func showProductLabels(v *visit) error {
 			return err
 		}
 		p.Labels = append(p.Labels, labelOf{Number: of.Number, Sign: "P", What: of.Name,
-			Who: join(" · ", of.SKU, of.Location), Of: fmt.Sprint("product ", of.Number), QR: code})
+			Who: join(" · ", of.SKU, of.Location), Of: v.t("QR code of product %s", strconv.Itoa(of.Number)), QR: code})
 	}
-	return v.show(200, "labels", "Labels of products", p)
+	return v.show(200, "labels", v.t("Labels of products"), p)
 }
 
 // join joins the texts that are not empty.
@@ -161,6 +174,7 @@ func productByNumber(v *visit) error {
 
 // showLabels shows the labels of spools. The address names the spools by their ids, or by a range of numbers.
 func showLabels(v *visit) error {
+	v = v.forFarm()
 	query := v.r.URL.Query()
 	p, err := v.newLabelsPage()
 	if err != nil {
@@ -198,7 +212,7 @@ func showLabels(v *visit) error {
 			return err
 		}
 		p.Labels = append(p.Labels, labelOf{Number: int(of.Number), Sign: "#", What: of.Name(), Who: of.Maker(),
-			Of: fmt.Sprint("spool ", of.Number), Swatch: of.Swatch(), QR: code})
+			Of: v.t("QR code of spool %s", strconv.FormatInt(of.Number, 10)), Swatch: of.Swatch(), QR: code})
 	}
-	return v.show(200, "labels", "Labels", p)
+	return v.show(200, "labels", v.t("Labels"), p)
 }

@@ -50,7 +50,7 @@ func showLotReport(v *visit) error {
 	if err := v.fetch(p.read(v)); err != nil {
 		return err
 	}
-	return v.show(200, "lot-report", "Where a lot went", p)
+	return v.show(200, "lot-report", v.t("Where a lot went"), p)
 }
 
 // lotFile sends the report as CSV.

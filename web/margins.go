@@ -1,8 +1,9 @@
 package web
 
 import (
-	"strings"
 	"time"
+
+	"spoolwright/value/language"
 )
 
 // marginsPage is the page with the reports of margins and of printers for the same days.
@@ -47,9 +48,13 @@ type marginRow struct {
 	Failed    int `json:"failed_pieces"`
 }
 
+// unnamed are the names of rows without a name, by the grouping.
+var unnamed = map[string]language.Text{"product": "Without a product", "variant": "Without a product",
+	"order": "Without an order", "customer": "Without a customer", "printer": "Without a printer"}
+
 // Name returns the product, printer, order, customer or month of the row, and Path returns the path of its page, or
 // "".
-func (r marginRow) Name(by string) string {
+func (r marginRow) Name(v view, by string) string {
 	if t, err := time.Parse(time.DateOnly, r.Start); err == nil {
 		return t.Format("2006-01")
 	}
@@ -58,7 +63,7 @@ func (r marginRow) Name(by string) string {
 			return name
 		}
 	}
-	return "Without a " + strings.Replace(by, "variant", "product", 1)
+	return v.t(unnamed[by])
 }
 
 func (r marginRow) Path() string {
@@ -73,12 +78,13 @@ func (r marginRow) Path() string {
 	return ""
 }
 
-var marginGroups = []option{{"product", "Product"}, {"variant", "Variant"}, {"order", "Order"}, {"customer", "Customer"},
-	{"month", "Month"},
-	{"printer", "Printer"}}
+var marginGroups = []word{{"product", "Product"}, {"variant", "Variant"}, {"order", "Order"}, {"customer", "Customer"},
+	{"month", "Month"}, {"printer", "Printer"}}
 
 // Group returns the choice of the field by which the report groups its rows.
-func (p *marginsPage) Group() pick { return pick{"by", "By", p.By, marginGroups} }
+func (p *marginsPage) Group(v view) pick {
+	return pick{"by", v.t("By|grouped by"), p.By, v.options(marginGroups)}
+}
 
 func margins(v *visit) error {
 	p := &marginsPage{}
@@ -87,5 +93,5 @@ func margins(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show(status, "margins", "Margins", p)
+	return v.show(status, "margins", v.t("Margins"), p)
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"strings"
 
 	"spoolwright/server"
@@ -15,14 +14,13 @@ type orderLine struct {
 }
 
 // Unassigned returns how many lines of an order in a list have no product, in words, or "".
-func (o order) Unassigned() string {
-	switch o.Waiting {
-	case 0:
+func (o order) Unassigned(v view) string { return o.unassigned(v.visit) }
+
+func (o order) unassigned(v *visit) string {
+	if o.Waiting == 0 {
 		return ""
-	case 1:
-		return "1 line without a product"
 	}
-	return fmt.Sprintf("%d lines without a product", o.Waiting)
+	return v.t("%d line without a product|%d lines without a product", o.Waiting)
 }
 
 // Line returns the form that assigns the line. Its choice begins with the products.
@@ -70,16 +68,16 @@ func assignLine(v *visit) error {
 	if f.Values.Get("ignore") == "" {
 		f.needs("product_id")
 	}
-	n := &notice{Text: "The line is an item now. Further lines like it will be assigned automatically."}
+	text := v.t("The line is an item now. Further lines like it will be assigned automatically.")
 	if f.Values.Get("ignore") != "" {
 		body = map[string]any{"ignore": true}
-		n.Text = "The line is left out. Further lines like it will be left out, too."
+		text = v.t("The line is left out. Further lines like it will be left out, too.")
 	}
 	again := func() error { return v.orderPage(422, "line", f) }
 	if f.Problem != "" || len(f.Errors) > 0 {
 		return again()
 	}
 	ok, err := v.send(f, "POST", "/api/v1/orders/{id}/lines/{part}/assign", body, nil)
-	v.tell(n)
+	v.tell(&notice{Text: text})
 	return v.then(ok, err, v.here("/orders"), again)
 }

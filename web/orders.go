@@ -1,18 +1,19 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/url"
 	"slices"
-	"spoolwright/value/language"
 	"strconv"
 	"strings"
 	"time"
 
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // order is an order, as the API returns it.
@@ -61,19 +62,23 @@ func (o order) listed() (items []listedItem) {
 func (o order) Wanted(v translator) string { return runTitle(v, o.listed(), o.ItemCount) }
 
 // Progress returns the produced pieces of an order in a list in words, or "" if there are no pieces.
-func (o order) Progress() string {
+func (o order) Progress(v view) string { return o.progress(v.visit) }
+
+func (o order) progress(v *visit) string {
 	if o.Pieces == 0 {
 		return ""
 	}
-	return strconv.Itoa(o.Produced) + " of " + strconv.Itoa(o.Pieces)
+	return v.t("%d of %d", o.Produced, o.Pieces)
 }
 
 // Bar returns the picture of the progress, or "".
-func (o order) Bar() template.HTML {
+func (o order) Bar(v view) template.HTML { return o.bar(v.visit) }
+
+func (o order) bar(v *visit) template.HTML {
 	if o.Produced == 0 || o.Pieces == 0 {
 		return ""
 	}
-	return progressBar(o.Produced*100/o.Pieces, o.Progress()+" pieces printed")
+	return progressBar(o.Produced*100/o.Pieces, v.t("Pieces printed: %d of %d", o.Produced, o.Pieces))
 }
 
 // orderItem is a product in an order.
@@ -105,24 +110,15 @@ func (o order) Taxes(v view) string {
 	case !slices.ContainsFunc(o.Items, taxed):
 		return ""
 	case o.Included:
-		return "Prices include tax; the revenue is without it."
+		return v.t("Prices include tax; the revenue is without it.")
 	}
-	return "Prices are without tax."
+	return v.t("Prices are without tax.")
 }
 
 // Name returns the name of the order for people.
-func (o order) Name() string {
-	switch {
-	case o.Reference != "":
-		return o.Reference
-	case o.Customer != "":
-		return o.Customer
-	}
-	return "Order"
-}
+func (o order) Name(v view) string { return o.name(v.visit) }
 
-// State returns the status in words.
-func (o order) State() string { return label(o.Status) }
+func (o order) name(v *visit) string { return cmp.Or(o.Reference, o.Customer, v.t("Order")) }
 
 // IsOpen reports whether something is left to print.
 func (o order) IsOpen() bool { return o.Status == "received" || o.Status == "in_production" }
@@ -165,11 +161,11 @@ func (o order) late(v *visit) string {
 var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", Add: "Add an order",
 	Empty: "There are no open orders.", Other: word{"/packing", "Pick and pack"},
 	Also: word{"/files?what=orders", "Import"},
-	filters: []filter{searchFilter, {"status", "status", "Status", []word{{"", "Open"},
-		{"received,in_production,done,cancelled", "All"}, {"received", "Received"},
+	filters: []filter{searchFilter, {"status", "status", "Status", []word{{"", "Open|orders"},
+		{"received,in_production,done,cancelled", "All|orders"}, {"received", "Received"},
 		{"in_production", "In production"}, {"done", "Done"}, {"cancelled", "Cancelled"}}},
 		{"ready", "ready", "Pieces", []word{{"", "Ready or not"}, {"true", "Ready to pack"}, {"false", "Not ready"}}},
-		{"unassigned", "unassigned", "Lines", []word{{"", "All"}, {"true", "Without a product"}}}},
+		{"unassigned", "unassigned", "Lines", []word{{"", "All|lines of orders"}, {"true", "Without a product"}}}},
 	orders: []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},
 		{"customer", "Customer", "customer", "asc"}},
 	query: func(l *listing, query url.Values) {
@@ -178,18 +174,18 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		}
 	},
 	row: func(v *visit, r *rows, o *order) {
-		state := o.State()
+		state := v.label(o.Status)
 		if o.ReadyAt != nil {
-			state = "Ready to pack"
+			state = v.t("Ready to pack")
 		}
-		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.Name())
+		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.name(v))
 		r.picture(newMark(o.Status))
 		r.add(`{}`, state)
 		who := strings.Trim(o.Customer+" · "+o.Source, " ·")
 		if o.Reference == "" {
 			who = o.Source
 		}
-		if text := o.Unassigned(); text != "" {
+		if text := o.unassigned(v); text != "" {
 			who = strings.Trim(who+" · "+text, " ·")
 		}
 		r.when(who != "", ` · `)
@@ -197,15 +193,15 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		r.picture(thumbOf(o.listed()))
 		r.add(`<span class="clamp">{}</span></td><td class="wide short">`, o.Wanted(v))
 		r.picture(newMark(o.Status))
-		r.add(`{} <small>{}</small>`, state, o.Progress())
-		r.picture(o.Bar())
+		r.add(`{} <small>{}</small>`, state, o.progress(v))
+		r.picture(o.bar(v))
 		r.add(`</td><td class="amount wide">{}</td><td class="amount{}">{}</td></tr>`+"\n", v.Money(o.Value), o.late(v),
 			v.Day(o.DueDate))
 	}}
 
 var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: orderNoun,
 	name: func(get func(string) string) string {
-		return order{Reference: get("reference"), Customer: get("customer")}.Name()
+		return cmp.Or(get("reference"), get("customer"), "–")
 	},
 	fields: []editorField{
 		{field{"customer", text}, "Customer", "", nil},
@@ -294,7 +290,7 @@ func (p *orderPage) Lacks(i orderItem) int {
 func (p *orderPage) Pieces(v view, i orderItem) string {
 	var words []string
 	if i.Delivered != nil {
-		words = append(words, v.Count(*i.Delivered)+" of "+v.Count(i.Quantity)+" delivered")
+		words = append(words, v.t("%d of %d delivered|%d of %d delivered", *i.Delivered, i.Quantity))
 	}
 	if a := p.available(i); a != nil {
 		words = append(words, a.words(v.visit)...)
@@ -346,7 +342,7 @@ func (v *visit) orderPage(status int, name string, f *form) error {
 	if err := p.propose(v); err != nil {
 		return err
 	}
-	return v.show(status, "order", p.Order.Name(), p)
+	return v.show(status, "order", p.Order.name(v), p)
 }
 
 var oneOrder = resource{"/api/v1/orders", "/orders", (*visit).orderPage}
@@ -411,7 +407,7 @@ func delivery(f *form) map[string]any {
 	}
 	f.putRows(body, "items", field{"id", text}, field{"quantity", number})
 	if body["items"] == nil {
-		f.Problem = "Type the pieces of at least one product."
+		f.Problem = f.read.visit.t("Type the pieces of at least one product.")
 	}
 	return body
 }
@@ -440,7 +436,7 @@ func shipped(v *visit, f *form, answer json.RawMessage) *notice {
 		return v.undoable(n.Text, "Undo", "/open", url.Values{"status": {was}})
 	}
 	if entries := v.deliveries(sent); len(entries) > 0 {
-		n.Undo = &undo{"Undo", "/orders/" + v.r.PathValue("id") + "/deliveries/back" + v.query(),
+		n.Undo = &undo{v.t("Undo"), "/orders/" + v.r.PathValue("id") + "/deliveries/back" + v.query(),
 			url.Values{"entry": entries}}
 	}
 	return n
@@ -473,7 +469,7 @@ func (v *visit) deliveries(sent map[string]string) (ids []string) {
 
 // takeDeliveriesBack reverses entries of the ledger of pieces that deliver pieces of the order.
 func takeDeliveriesBack(v *visit) error {
-	f, n := v.sent(), &notice{Text: "The delivery is taken back."}
+	f, n := v.sent(), &notice{Text: v.t("The delivery is taken back.")}
 	for _, text := range f.Values["entry"] {
 		id, valid := value.ParseID(text)
 		if !valid {
@@ -505,14 +501,14 @@ func itemChanged(v *visit, f *form, _ json.RawMessage) *notice {
 	for _, in := range itemFields {
 		back[in.name], back["was."+in.name] = f.Was[in.name], f.Values[in.name]
 	}
-	return &notice{Text: "The item is changed.", Undo: &undo{"Undo", v.r.URL.Path + v.query(), back}}
+	return &notice{Text: v.t("The item is changed."), Undo: &undo{v.t("Undo"), v.r.URL.Path + v.query(), back}}
 }
 
 // itemAdded returns the notice of a new item, with a form that removes the item.
 func itemAdded(v *visit, f *form, answer json.RawMessage) *notice {
 	var item orderItem
 	if err := json.Unmarshal(answer, &item); err != nil || item.ID == "" {
-		return &notice{Text: "The item is added."}
+		return &notice{Text: v.t("The item is added.")}
 	}
 	return withUndo("The item is added.", "Undo", "/items/"+item.ID+"/remove", nil)(v, f, answer)
 }

@@ -73,8 +73,10 @@ type pickedOrder struct {
 }
 
 // Name returns the name of the order for people.
-func (o pickedOrder) Name() string {
-	return order{ID: o.ID, Reference: o.Reference, Customer: o.Customer}.Name()
+func (o pickedOrder) Name(v view) string { return o.name(v.visit) }
+
+func (o pickedOrder) name(v *visit) string {
+	return order{Reference: o.Reference, Customer: o.Customer}.name(v)
 }
 
 // pickedItem is an item of an order.
@@ -101,10 +103,10 @@ func (i pickedItem) Pieces() int {
 }
 
 // share sets the Share of the products.
-func (l *pickList) share() {
+func (l *pickList) share(v *visit) {
 	names := map[string]string{}
 	for _, o := range l.Orders {
-		names[o.ID] = o.Name()
+		names[o.ID] = o.name(v)
 	}
 	for i := range l.Picks {
 		var all []string
@@ -123,7 +125,7 @@ func (l *pickList) share() {
 }
 
 // showPacking shows the slips of the orders that the address names by their ids, or of all orders that are ready to
-// pack. Otherwise it offers the ready orders and the other open orders, in the order of their due dates.
+// pack, in the language of the farm. Otherwise it offers the ready orders and the other open orders, in the order of their due dates.
 func showPacking(v *visit) error {
 	p := &packingPage{}
 	asked, ready := v.r.URL.Query()["id"], v.r.URL.Query().Get("ready") != ""
@@ -146,7 +148,7 @@ func showPacking(v *visit) error {
 	}
 	reads := []read{list}
 	if !ready && len(ids) == 0 {
-		p.Offered = []offeredOrders{{Title: "Ready to pack", All: true}, {Title: "Open"}}
+		p.Offered = []offeredOrders{{Title: v.t("Ready to pack"), All: true}, {Title: v.t("Open|orders")}}
 		limit := strconv.Itoa(maxPacked / 2)
 		reads = []read{
 			{path: "/api/v1/orders", into: &p.Offered[0], query: url.Values{"ready": {"true"}, "sort_by": {"due_date"},
@@ -161,6 +163,9 @@ func showPacking(v *visit) error {
 	if !ready && len(p.Orders) < len(ids) { // the list leaves out removed orders and those of other farms
 		return server.ErrNotFound
 	}
-	p.share()
-	return v.show(200, "packing", "Pick and pack", p)
+	if p.Offered == nil {
+		v = v.forFarm()
+	}
+	p.share(v)
+	return v.show(200, "packing", v.t("Pick and pack"), p)
 }

@@ -106,8 +106,8 @@ func init() {
 		}
 	}
 	pickers["orders"] = newPicker("/api/v1/orders", "", "id=", func(v *visit, o *order) []choice {
-		return []choice{{o.ID, cmp.Or(o.Customer, o.Reference, "Order"), o.Reference,
-			join(" · ", o.Reference, o.Wanted(v), o.State()), thumbOf(o.listed())}}
+		return []choice{{o.ID, cmp.Or(o.Customer, o.Reference, v.t("Order")), o.Reference,
+			join(" · ", o.Reference, o.Wanted(v), v.label(o.Status)), thumbOf(o.listed())}}
 	})
 	const usable = byName + "&status=available,maintenance"
 	pickers["printers"] = newPicker("/api/v1/printers", usable, "id=", printers(func(p *printer) string { return p.ID }))

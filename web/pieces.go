@@ -65,9 +65,9 @@ type pieceEntry struct {
 	CreatedAt    *time.Time `json:"created_at"`
 }
 
-// What returns the kind of the entry in words.
-func (e pieceEntry) What() string {
-	return map[string]string{"produced": "Printed", "used": "Used by a print", "assembled": "Assembled",
+// what returns the kind of the entry in words.
+func (e pieceEntry) what() language.Text {
+	return map[string]language.Text{"produced": "Printed", "used": "Used by a print", "assembled": "Assembled",
 		"disassembled": "Taken apart", "delivered": "Delivered", "returned": "Returned", "counted": "Counted",
 		"scrapped": "Scrapped", "corrected": "Corrected"}[e.Kind]
 }
@@ -88,8 +88,8 @@ func (e pieceEntry) CanReverse() bool {
 	return e.RunID == "" && e.ReversesID == "" && e.ReversedByID == ""
 }
 
-// Correction returns a text if the entry is a correction or was corrected, or "".
-func (e pieceEntry) Correction() string {
+// correction returns a text if the entry is a correction or was corrected, or "".
+func (e pieceEntry) correction() language.Text {
 	switch {
 	case e.ReversedByID != "":
 		return "Taken back"
@@ -105,11 +105,27 @@ func (e pieceEntry) Who() string { return usage{UserName: e.UserName, APIKeyID: 
 // pieceLedger is the template with entries of a product's ledger.
 type pieceLedger struct {
 	Product string // the id
-	Items   []pieceEntry
+	Items   []ledgerRow
+}
+
+// ledgerRow is an entry with its texts in the language of the visitor.
+type ledgerRow struct {
+	pieceEntry
+	What, Correction string
+}
+
+func (v *visit) pieceLedger(product string, entries []pieceEntry) pieceLedger {
+	l := pieceLedger{Product: product}
+	for _, e := range entries {
+		l.Items = append(l.Items, ledgerRow{e, v.t(e.what()), v.t(e.correction())})
+	}
+	return l
 }
 
 // Ledger returns the newest entries.
-func (p *productPage) Ledger() pieceLedger { return pieceLedger{p.Product.ID, p.Pieces.Items} }
+func (p *productPage) Ledger() pieceLedger {
+	return p.read.visit.pieceLedger(p.Product.ID, p.Pieces.Items)
+}
 
 // piecesPage is the page with the ledger of a product's pieces.
 type piecesPage struct {
@@ -119,7 +135,7 @@ type piecesPage struct {
 }
 
 // Ledger returns the entries of the page.
-func (p *piecesPage) Ledger() pieceLedger { return pieceLedger{p.Product.ID, p.Items} }
+func (p *piecesPage) Ledger() pieceLedger { return p.visit.pieceLedger(p.Product.ID, p.Items) }
 
 func showPieces(v *visit) error {
 	p := &piecesPage{}
@@ -130,12 +146,12 @@ func showPieces(v *visit) error {
 		read{path: "/api/v1/products/{id}/piece-entries", query: query, into: p}); err != nil {
 		return err
 	}
-	return v.show(200, "pieces", "Pieces of "+p.Product.Name, p)
+	return v.show(200, "pieces", v.t("Pieces of %s", p.Product.Name), p)
 }
 
 // recorded returns a function that makes the notice of a form that has changed the pieces in stock. The notice begins
 // with the text, and has a form that takes the entry back.
-func recorded(text string) makeNotice {
+func recorded(text language.Text) makeNotice {
 	return func(v *visit, _ *form, answer json.RawMessage) *notice {
 		var assembly struct{ Entries []pieceEntry }
 		var e pieceEntry
@@ -146,10 +162,15 @@ func recorded(text string) makeNotice {
 				e = one
 			}
 		}
-		return &notice{Text: text + ": " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock.",
-			Undo: &undo{"Undo", "/products/" + v.r.PathValue("id") + "/pieces/reverse" + v.query(),
+		return &notice{Text: v.changed(text, e),
+			Undo: &undo{v.t("Undo"), "/products/" + v.r.PathValue("id") + "/pieces/reverse" + v.query(),
 				url.Values{"entry": {e.ID}}}}
 	}
+}
+
+// changed says by which entry the pieces in stock have changed.
+func (v *visit) changed(text language.Text, e pieceEntry) string {
+	return v.t("%s: %s, %d in stock.", v.t(text), v.Signed(e.Pieces), e.OnHand)
 }
 
 // reversePieces takes back an entry of the ledger of pieces. The page has one form for all entries; the field entry
@@ -165,7 +186,7 @@ func reversePieces(v *visit) error {
 	ok, err := v.send(f, "POST", "/api/v1/piece-entries/{part}/reverse", nil, &answer)
 	var e pieceEntry
 	json.Unmarshal(answer, &e) // an answer of the API is valid
-	v.tell((&notice{Text: "Taken back: " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock."}).warn(v, answer))
+	v.tell((&notice{Text: v.changed("Taken back", e)}).warn(v, answer))
 	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "entry", f) })
 }
 
@@ -188,33 +209,31 @@ type availableItem struct {
 	Parts []availablePart
 }
 
-// words describes where the pieces are: in stock, in unfinished runs, or missing.
-func (a *availablePart) words(v *visit, until *time.Time, missing string) (words []string) {
+// words describes where the pieces are: in stock, in unfinished runs, or missing. Missing pieces consist of the parts,
+// if there are any.
+func (a *availablePart) words(v *visit, until *time.Time, parts string) (words []string) {
 	if a.Reserved > 0 {
-		words = append(words, v.Count(a.Reserved)+" in stock")
+		words = append(words, v.t("%d in stock", a.Reserved))
 	}
-	if a.Incoming > 0 {
-		text := v.Count(a.Incoming) + " on the way"
-		if until != nil && until.After(v.Now()) {
-			text += " until " + v.Clock(until)
-		}
-		words = append(words, text)
+	if a.Incoming > 0 && until != nil && until.After(v.Now()) {
+		words = append(words, v.t("%d on the way until %s", a.Incoming, v.Clock(until)))
+	} else if a.Incoming > 0 {
+		words = append(words, v.t("%d on the way", a.Incoming))
 	}
-	if a.Missing > 0 {
-		words = append(words, v.Count(a.Missing)+" "+missing)
+	if a.Missing > 0 && parts != "" {
+		words = append(words, v.t("%d to make of %s", a.Missing, parts))
+	} else if a.Missing > 0 {
+		words = append(words, v.t("%d missing|%d missing", a.Missing))
 	}
 	return words
 }
 
 // words describes where the pieces and their parts are.
 func (a *availableItem) words(v *visit) []string {
-	if len(a.Parts) == 0 {
-		return a.availablePart.words(v, a.Until, "missing")
-	}
 	var parts []string
 	for i := range a.Parts {
 		one := &a.Parts[i]
-		parts = append(parts, one.Product+" ("+strings.Join(one.words(v, nil, "missing"), ", ")+")")
+		parts = append(parts, one.Product+" ("+strings.Join(one.words(v, nil, ""), ", ")+")")
 	}
-	return a.availablePart.words(v, a.Until, "to make of "+strings.Join(parts, ", "))
+	return a.availablePart.words(v, a.Until, strings.Join(parts, ", "))
 }

@@ -64,7 +64,8 @@ func (p *piecesReport) query(by string) (query string) {
 
 // Group returns the choice of what the rows add up.
 func (p *piecesReport) Group() pick {
-	return pick{"by", "By", cmp.Or(p.By, "variant"), []option{{"variant", "Variant"}, {"product", "Product"}}}
+	return pick{"by", p.visit.t("By|grouped by"), cmp.Or(p.By, "variant"),
+		p.visit.options([]word{{"variant", "Variant"}, {"product", "Product"}})}
 }
 
 // Days returns the links to the report of usual days.
@@ -89,7 +90,7 @@ func showPiecesReport(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show(status, "pieces-report", "Pieces in stock", p)
+	return v.show(status, "pieces-report", v.t("Pieces in stock"), p)
 }
 
 // piecesFile sends the report as CSV.

@@ -2,10 +2,10 @@ package web
 
 import (
 	"html/template"
-	"strconv"
 	"time"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // plan is a plan of the runs that print the remaining pieces of an order.
@@ -58,10 +58,11 @@ type planPage struct {
 // shownPlates is the maximum number of runs that the page of a plan lists.
 const shownPlates = 100
 
-// Reason returns the reason why pieces are not planned, in words.
-func (p *planPage) Reason(code string) string {
-	return map[string]string{"NO_PRINTER": "no available printer can print their materials with a slot for each",
-		"NO_FILAMENT": "too little filament is left that is not reserved"}[code]
+// Reason returns the sentence that says why pieces are not planned.
+func (p *planPage) Reason(v view, code string) string {
+	return v.t(map[string]language.Text{
+		"NO_PRINTER":  "No available printer can print their materials with a slot for each.",
+		"NO_FILAMENT": "Too little filament is left that is not reserved."}[code])
 }
 
 // Thumb returns the picture of a product, or "".
@@ -82,14 +83,14 @@ func (v *visit) planPage(status int, f *form) error {
 	} else if err != nil && f.Problem == "" {
 		status, f.Problem = 409, v.message(e.Detail)
 	}
-	return v.show(status, "plan", "Plan of "+p.Order.Name(), p)
+	return v.show(status, "plan", v.t("Plan of %s", p.Order.name(v)), p)
 }
 
 // createPlan makes a new plan of the order, and creates its runs.
 func createPlan(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "POST", "/api/v1/orders/{id}/plan", map[string]any{"create": true}, nil)
-	v.tell(&notice{Text: "The runs are planned.", Next: []option{{"/queue", "Queue"}}})
+	v.tell(&notice{Text: v.t("The runs are planned."), Next: []option{{"/queue", v.t("Queue")}}})
 	return v.then(ok, err, v.here("/orders"), func() error {
 		f.Key = v.newForm().Key
 		return v.planPage(409, f)
@@ -103,10 +104,8 @@ func printItem(v *visit) error {
 	var plan plan
 	ok, err := v.send(f, "POST", "/api/v1/orders/{id}/plan",
 		map[string]any{"create": true, "item_ids": []string{v.r.PathValue("part")}}, &plan)
-	n := &notice{Text: "1 run is planned.", Next: []option{{"/queue", "Queue"}}}
-	if len(plan.Runs) != 1 {
-		n.Text = strconv.Itoa(len(plan.Runs)) + " runs are planned."
-	}
+	n := &notice{Text: v.t("%d run is planned.|%d runs are planned.", len(plan.Runs)),
+		Next: []option{{"/queue", v.t("Queue")}}}
 	to := v.here("/orders")
 	if len(plan.Unplanned) > 0 {
 		to = "/orders/" + v.r.PathValue("id") + "/plan"

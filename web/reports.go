@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // reportsPage is the page with the reports of usage and of waste for the same days.
@@ -124,11 +125,13 @@ type reportRow struct {
 	Percent int
 }
 
-var reportGroups = []option{{"color", "Filament"}, {"material", "Material"}, {"printer", "Printer"}, {"day", "Day"},
+var reportGroups = []word{{"color", "Filament"}, {"material", "Material"}, {"printer", "Printer"}, {"day", "Day"},
 	{"week", "Week"}, {"month", "Month"}}
 
 // Group returns the choice of the field by which the report groups its rows.
-func (p *reportsPage) Group() pick { return pick{"by", "By", p.By, reportGroups} }
+func (p *reportsPage) Group(v view) pick {
+	return pick{"by", v.t("By|grouped by"), p.By, v.options(reportGroups)}
+}
 
 // HasStock reports whether the rows contain the remaining filament.
 func (p *reportsPage) HasStock() bool { return p.By == "color" || p.By == "material" }
@@ -154,9 +157,9 @@ func (p *reportsPage) Periods(v view) []option {
 	now := v.Now()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	year := time.Date(now.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
-	link := func(name string, from, end time.Time) option {
+	link := func(name language.Text, from, end time.Time) option {
 		return option{v.Path() + "?" + url.Values{"by": {p.By}, "from": {from.Format(time.DateOnly)},
-			"to": {end.AddDate(0, 0, -1).Format(time.DateOnly)}}.Encode(), name}
+			"to": {end.AddDate(0, 0, -1).Format(time.DateOnly)}}.Encode(), v.t(name)}
 	}
 	return []option{link("This month", month, month.AddDate(0, 1, 0)), link("Last month", month.AddDate(0, -1, 0), month),
 		link("This year", year, year.AddDate(1, 0, 0)), link("Last year", year.AddDate(-1, 0, 0), year)}
@@ -206,7 +209,7 @@ func reports(v *visit) error {
 		case row.Printer != "":
 			name = row.Printer
 		case name == "":
-			name = "Without a printer"
+			name = v.t("Without a printer")
 		}
 		shown := reportRow{usageRow: row, Name: name}
 		if most > 0 {
@@ -214,7 +217,7 @@ func reports(v *visit) error {
 		}
 		p.Rows = append(p.Rows, shown)
 	}
-	return v.show(status, "reports", "Reports", p)
+	return v.show(status, "reports", v.t("Reports"), p)
 }
 
 // usageFile sends the report of usage as CSV.

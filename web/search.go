@@ -33,7 +33,7 @@ func search(v *visit) error {
 	p := &searchPage{Query: strings.TrimSpace(v.r.URL.Query().Get("q"))}
 	number := strings.TrimPrefix(p.Query, "#")
 	if p.Query == "" {
-		return v.show(200, "search", "Search", p)
+		return v.show(200, "search", v.t("Search"), p)
 	}
 	if code, ok := spoolCode(p.Query); ok {
 		return v.redirect("/s/" + code)
@@ -69,5 +69,5 @@ func search(v *visit) error {
 		}
 		p.Spools.Items = append(numbered.Items, p.Spools.Items...)
 	}
-	return v.show(l.status(), "search", "Search", p)
+	return v.show(l.status(), "search", v.t("Search"), p)
 }

@@ -9,18 +9,13 @@ type connectedShop struct {
 	RefusedAt                       *time.Time `json:"refused_at"`
 }
 
-// shopKinds are the kinds of shops, with their names for people.
-var shopKinds = []option{{"shopify", "Shopify"}, {"woocommerce", "WooCommerce"}, {"generic", "Another shop"}}
+// shopKinds returns the kinds of shops, with their names for people.
+func (v *visit) shopKinds() []option {
+	return []option{{"shopify", "Shopify"}, {"woocommerce", "WooCommerce"}, {"generic", v.t("Another shop")}}
+}
 
 // Program returns the name of the kind of the shop.
-func (s connectedShop) Program() string {
-	for _, kind := range shopKinds {
-		if kind.Value == s.Kind {
-			return kind.Name
-		}
-	}
-	return s.Kind
-}
+func (s connectedShop) Program(v view) string { return nameOf(v.shopKinds(), s.Kind) }
 
 // IsRefused reports whether the last message had a wrong signature.
 func (s connectedShop) IsRefused() bool {
@@ -45,7 +40,7 @@ type shopList struct {
 }
 
 // Kinds returns the kinds of shops, to choose from.
-func (l *shopList) Kinds() []option { return shopKinds }
+func (l *shopList) Kinds(v view) []option { return v.shopKinds() }
 
 // Secret returns the form that enters another secret of the connection.
 func (l *shopList) Secret(id string) *form {
@@ -62,7 +57,7 @@ func (v *visit) shopList(status int, l *shopList) error {
 		get("/api/v1/order-assignments?limit=100", &l.Names)); err != nil {
 		return err
 	}
-	return v.show(status, "shops", "Shops", l)
+	return v.show(status, "shops", v.t("Shops"), l)
 }
 
 // createShop connects a shop, and shows the address and the secret once.
@@ -93,7 +88,7 @@ func changeShopSecret(v *visit) error {
 		l.Other = f
 		return v.shopList(422, l)
 	case f.Values.Get("signing_secret") != "" || l.New.Secret == "":
-		v.tell(&notice{Text: "The secret is saved."})
+		v.tell(&notice{Text: v.t("The secret is saved.")})
 		return v.redirect("/settings/shops")
 	}
 	return v.shopList(200, l)
@@ -102,13 +97,13 @@ func changeShopSecret(v *visit) error {
 func removeShop(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "DELETE", "/api/v1/shops/{id}", nil, nil)
-	v.tell(&notice{Text: "The shop is disconnected. Its orders stay."})
+	v.tell(&notice{Text: v.t("The shop is disconnected. Its orders stay.")})
 	return v.then(ok, err, "/settings/shops", func() error { return v.shopList(422, &shopList{Form: f}) })
 }
 
 func forgetName(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "DELETE", "/api/v1/order-assignments/{id}", nil, nil)
-	v.tell(&notice{Text: "The assignment is deleted. The next line with this name needs a product."})
+	v.tell(&notice{Text: v.t("The assignment is deleted. The next line with this name needs a product.")})
 	return v.then(ok, err, "/settings/shops", func() error { return v.shopList(422, &shopList{Form: f}) })
 }

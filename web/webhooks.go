@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"spoolwright/value/language"
 )
 
 // webhook is a webhook, as the API returns it.
@@ -18,13 +20,13 @@ type webhook struct {
 
 // Title returns the name of the webhook for people. The URLs of chats are secret and meaningless: chats have the kind
 // of the receiver as their name.
-func (w webhook) Title() string {
-	title := nameOf(receivers, w.Format)
+func (w webhook) Title(v view) string {
+	title := nameOf(v.receivers(), w.Format)
 	switch w.Format {
 	case "standard":
 		return w.URL
 	case "email":
-		title += " to " + strings.TrimPrefix(w.URL, "mailto:")
+		title = v.t("E-mail to %s", strings.TrimPrefix(w.URL, "mailto:"))
 	}
 	if w.Description != "" {
 		title += ": " + w.Description
@@ -33,25 +35,26 @@ func (w webhook) Title() string {
 }
 
 // When returns the events of the webhook in words.
-func (w webhook) When() string {
-	var all []string
+func (w webhook) When(v view) string {
+	all, occasions := []string{}, v.options(occasions)
 	for _, event := range w.Events {
 		all = append(all, nameOf(occasions, event))
 	}
-	text := strings.Join(all, ", ")
 	if w.Daily {
-		text += ", once a day"
+		all = append(all, v.t("once a day"))
 	}
-	return text
+	return strings.Join(all, ", ")
 }
 
-// receivers are the kinds of receivers, to choose from. The last one needs a mail server.
-var receivers = []option{{"discord", "Discord"}, {"slack", "Slack, Mattermost or Rocket.Chat"},
-	{"teams", "Microsoft Teams"}, {"ntfy", "ntfy"}, {"gotify", "Gotify"}, {"standard", "A program, by signed requests"},
-	{"email", "E-mail"}}
+// receivers returns the kinds of receivers, to choose from. The last one needs a mail server.
+func (v *visit) receivers() []option {
+	return []option{{"discord", "Discord"}, {"slack", v.t("Slack, Mattermost or Rocket.Chat")},
+		{"teams", "Microsoft Teams"}, {"ntfy", "ntfy"}, {"gotify", "Gotify"},
+		{"standard", v.t("A program, by signed requests")}, {"email", v.t("E-mail")}}
+}
 
 // occasions are the events in words, as "Tell me when" continues.
-var occasions = []option{
+var occasions = []word{
 	{"inventory.low_stock", "filament runs low"}, {"spool.empty", "a spool is empty"},
 	{"production_run.planned", "a run is planned"}, {"production_run.started", "a run starts"},
 	{"production_run.completed", "a run is completed"}, {"production_run.failed", "a run fails"},
@@ -75,7 +78,7 @@ func nameOf(options []option, value string) string {
 }
 
 // State returns whether the service sends events to the webhook, in words.
-func (w webhook) State() string {
+func (w webhook) State() language.Text {
 	switch {
 	case w.Reason == "gone":
 		return "Disabled: the receiver has gone"
@@ -97,8 +100,8 @@ type webhookList struct {
 }
 
 // Receivers returns the kinds of receivers, to choose from.
-func (l *webhookList) Receivers() []option {
-	all := append([]option{{"", "Choose"}}, receivers...)
+func (l *webhookList) Receivers(v view) []option {
+	all := append([]option{{"", v.t("Choose")}}, v.receivers()...)
 	if !l.Mails {
 		all = all[:len(all)-1]
 	}
@@ -106,7 +109,7 @@ func (l *webhookList) Receivers() []option {
 }
 
 // Occasions returns the events in words.
-func (l *webhookList) Occasions() []option { return occasions }
+func (l *webhookList) Occasions(v view) []option { return v.options(occasions) }
 
 // Gets reports whether the visitor has chosen the events in the form.
 func (l *webhookList) Gets(events string) bool {
@@ -120,7 +123,7 @@ func (v *visit) webhookList(status int, l *webhookList) error {
 	if err := v.fetch(get("/api/v1/webhooks", l)); err != nil {
 		return err
 	}
-	return v.show(status, "webhooks", "Webhooks", l)
+	return v.show(status, "webhooks", v.t("Webhooks"), l)
 }
 
 // createWebhook creates a webhook. It shows the secret of a signed one once, and otherwise the page of the webhook,
@@ -141,7 +144,7 @@ func createWebhook(v *visit) error {
 	case !ok:
 		return v.webhookList(422, l)
 	case l.New.Format != "standard":
-		v.tell(&notice{Text: "The receiver is added. Send it a test."})
+		v.tell(&notice{Text: v.t("The receiver is added. Send it a test.")})
 		return v.redirect("/settings/webhooks/" + l.New.ID)
 	case l.New.Secret == "": // the form was sent twice, and the response is not stored
 		return v.redirect("/settings/webhooks")
@@ -165,7 +168,7 @@ type deliveryList struct {
 	Once    string // the idempotency key of a form
 }
 
-var deliveryFilters = []filter{{"status", "status", "Status", []word{{"", "All deliveries"}, {"pending", "Pending"},
+var deliveryFilters = []filter{{"status", "status", "Status", []word{{"", "All deliveries|of messages"}, {"pending", "Pending"},
 	{"delivered", "Delivered"}, {"failed", "Failed"}}}}
 
 func showWebhook(v *visit) error { return v.webhookPage(200, "", nil) }
@@ -178,7 +181,7 @@ func (v *visit) webhookPage(status int, name string, f *form) error {
 		read{path: "/api/v1/webhooks/{id}/deliveries", query: query, into: l})); err != nil {
 		return err
 	}
-	return v.show(max(status, l.status()), "webhook", "Webhook", l)
+	return v.show(max(status, l.status()), "webhook", v.t("Webhook"), l)
 }
 
 var oneWebhook = resource{"/api/v1/webhooks", "/settings/webhooks", (*visit).webhookPage}
@@ -191,6 +194,6 @@ func disabled(yes bool) func(*form) map[string]any {
 func removeWebhook(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "DELETE", "/api/v1/webhooks/{id}", nil, nil)
-	v.tell(&notice{Text: "The webhook is removed."})
+	v.tell(&notice{Text: v.t("The webhook is removed.")})
 	return v.then(ok, err, "/settings/webhooks", func() error { return v.webhookPage(422, "remove", f) })
 }
