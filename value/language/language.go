@@ -295,7 +295,9 @@ func parse(file string) translations {
 		translated, ok := strings.CutPrefix(line, "\t")
 		switch {
 		case ok && text != "":
-			t.add(text, translated)
+			if translated != "" {
+				t.add(text, translated)
+			}
 			text = ""
 		case line != "" && !strings.HasPrefix(line, "#"):
 			text = Text(line)
