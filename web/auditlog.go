@@ -76,7 +76,7 @@ var actorKinds = []word{{"api_key", "API key"}, {"command_line", "Command line"}
 var transferred = []word{{"farm", "Farm"}, {"filament catalog", "Filament catalog"},
 	{"filaments and spools", "Filaments and spools"}, {"filament-report", "Filament report"},
 	{"lot-report", "Lot report"}, {"pieces-report", "Pieces report"}, {"production-runs", "Production runs"},
-	{"shopping-list", "Shopping list"}, {"usage-report", "Usage report"}}
+	{"shopping-list", "Shopping list"}, {"usage", "Usage"}, {"usage-report", "Usage report"}}
 
 // What returns what was done, in words.
 func (e auditEntry) What(v view) string { return v.nameOf(actionNames, e.Action) }
