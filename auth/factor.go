@@ -13,6 +13,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // The second factor of a user is a row of user_otps. It takes effect when users.otp_at is set: after the user has
@@ -63,7 +64,7 @@ const wrongCode = "The code is wrong or was used already"
 
 var (
 	errOTPRequired = &server.Error{Status: 401, Code: "OTP_REQUIRED",
-		Detail: "Send the code of your app, or a recovery code, as otp"}
+		Detail: language.Sprintf("Send the code of your app, or a recovery code, as otp")}
 	errLoginOTP = (&server.Error{Status: 401, Code: "INVALID_OTP", Detail: wrongCode}).On("otp")
 
 	errOTP         = server.BadRequest("INVALID_OTP", wrongCode).On("otp")
@@ -414,8 +415,8 @@ func (s *Service) verifyCode(f *factor, user, code string, now time.Time) ([]*db
 		user, step, sealed)}, nil
 }
 
-var errUndecryptable = (&server.Error{Status: 401, Code: "INVALID_OTP", Detail: "Codes of apps cannot be verified " +
-	"because the secret of the service has changed: use a recovery code, or ask an admin"}).On("otp")
+var errUndecryptable = (&server.Error{Status: 401, Code: "INVALID_OTP", Detail: language.Sprintf("Codes of apps cannot be verified " +
+	"because the secret of the service has changed: use a recovery code, or ask an admin")}).On("otp")
 
 // tooManyCodes gives a 429 the text for codes.
 func tooManyCodes(err error) error {

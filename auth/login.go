@@ -9,6 +9,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Credentials is the body of a login.
@@ -32,7 +33,7 @@ var loginDoc = &server.Doc{
 	Errors: []*server.Error{errCredentials, errOTPRequired, errLoginOTP},
 }
 
-var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: "Incorrect email or password"}
+var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: language.Sprintf("Incorrect email or password")}
 
 func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (server.OK[TokenSet], error) {
 	user, session, err := s.startWith(ctx, *r.In.Email.Value, *r.In.Password.Value, r.In.OTP.Or(""), r.Address)
@@ -187,7 +188,7 @@ func (s *Service) begin(
 		}
 		if limit.RetryAfter > 0 {
 			e := &server.Error{
-				Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later",
+				Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: language.Sprintf("Too many failed logins; try again later"),
 				RetryAfter: limit.RetryAfter,
 			}
 			if limit.Window == loginWindow {

@@ -12,6 +12,7 @@ import (
 	"spoolwright/auth/audit"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // The session of a browser is a row of sessions, and expires like the session of a refresh token. The cookie is a
@@ -50,7 +51,7 @@ func (s *Service) SignIn(ctx context.Context, email, password, address string) (
 }
 
 // ErrSignInAgain means that a page waited too long for a code, or that the password has changed in the meantime.
-var ErrSignInAgain = &server.Error{Status: 401, Code: "INVALID_TOKEN", Detail: "Sign in again: this took too long"}
+var ErrSignInAgain = &server.Error{Status: 401, Code: "INVALID_TOKEN", Detail: language.Sprintf("Sign in again: this took too long")}
 
 // SignInWithCode starts a session of a browser and returns its cookie. The token is that of SignIn.
 func (s *Service) SignInWithCode(ctx context.Context, token, code, address string) (cookie string, err error) {

@@ -2,11 +2,11 @@ package catalog
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"spoolwright/db"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // CountedSince is the code of warnings about a Balance.
@@ -33,6 +33,6 @@ func Balances(list string) (all []Balance) {
 
 // Detail describes the assumption for a person.
 func (b Balance) Detail() string {
-	return fmt.Sprintf("%s was counted on %s, after this change: its pieces in stock stay as they are, and the "+
+	return language.Sprintf("%s was counted on %s, after this change: its pieces in stock stay as they are, and the "+
 		"difference found by the count changes by %d", b.Product, b.CountedAt.UTC().Format("2006-01-02 15:04 UTC"), b.Pieces)
 }

@@ -24,6 +24,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // FileMedia is the media type of files that are recognized by their content.
@@ -555,7 +556,7 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 				problems.Add("filaments", "must choose filament %d: the file does not name its material", i+1)
 			} else {
 				code := "MATERIAL_UNKNOWN"
-				p.add(FileWarning{fmt.Sprintf("The file does not name the material of filament %d: choose a filament.", i+1),
+				p.add(FileWarning{language.Sprintf("The file does not name the material of filament %d: choose a filament.", i+1),
 					&code})
 			}
 		default:
@@ -602,8 +603,8 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 	return problems.Err()
 }
 
-func (p *fileProduct) warn(format string, args ...any) {
-	p.add(FileWarning{Text: fmt.Sprintf(format, args...)})
+func (p *fileProduct) warn(format language.Text, args ...any) {
+	p.add(FileWarning{Text: language.Sprintf(format, args...)})
 }
 
 func (p *fileProduct) add(w FileWarning) {

@@ -15,6 +15,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // ImportedProducts is the result of an import.
@@ -190,7 +191,7 @@ func checkID(keys []string) []server.FieldError {
 	}
 	id, ok := value.ParseID(keys[0])
 	if !ok {
-		return []server.FieldError{{Field: "id", Message: "must be a UUID"}}
+		return []server.FieldError{{Field: "id", Message: language.Sprintf("must be a UUID")}}
 	}
 	keys[0] = id
 	return nil
@@ -563,7 +564,7 @@ func (f *productFile) changeMaterials(
 	}
 	count, used := len(old), map[string]int{} // the line of each material
 	for _, row := range p.materials {
-		problem := func(field, message string, args ...any) {
+		problem := func(field string, message language.Text, args ...any) {
 			invalid.Add(row.Line, "materials."+field, message, args...)
 		}
 		in := &row.In

@@ -9,6 +9,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // UsageReversal is the request to reverse an entry of the usage ledger.
@@ -205,18 +206,18 @@ func (s *heldSpool) correct(
 	start := s.Weighed.From(s.Remaining)
 	after := min(max(start+grams+balanced, 0), mostGrams)
 	shortfall := min(max(use+after-balanced-start, -mostShortfall), mostShortfall)
-	warn := func(code UsageWarningCode, grams value.Decimal, format string, args ...any) {
-		warnings = append(warnings, UsageWarning{code,
-			fmt.Sprintf("%s (spool %d) ", s.Name, s.Number) + fmt.Sprintf(format, args...), grams})
+	warn := func(code UsageWarningCode, grams value.Decimal, format language.Text, args ...any) {
+		args = append([]any{s.Name, s.Number}, args...)
+		warnings = append(warnings, UsageWarning{code, language.Sprintf(format, args...), grams})
 	}
 	if s.Weighed != nil {
-		warn("WEIGHED_SINCE", after-start, "was weighed after that, and keeps %s g", s.Remaining)
+		warn("WEIGHED_SINCE", after-start, "%s (spool %d) was weighed after that, and keeps %s g", s.Remaining)
 	} else if short := after - (start + grams + balanced); short > 0 {
-		warn("FILAMENT_SHORTFALL", short, "had only %s g on record; %s g more were taken, so it is now empty",
-			s.Remaining, short)
+		warn("FILAMENT_SHORTFALL", short,
+			"%s (spool %d) had only %s g on record; %s g more were taken, so it is now empty", s.Remaining, short)
 	}
 	if over := after - s.Net; s.Weighed == nil && after > start && over > 0 {
-		warn("OVER_NET_WEIGHT", over, "has %s g now, %s g more than a full one", after, over)
+		warn("OVER_NET_WEIGHT", over, "%s (spool %d) has %s g now, %s g more than a full one", after, over)
 	}
 	e := Entry{ID: value.NewID(), Spool: s.ID, Kind: first.Kind, Reason: reason, Before: start, After: after - balanced,
 		Shortfall: shortfall, Printer: first.PrinterID, Reporter: first.ReporterID, UsedAt: first.UsedAt}

@@ -11,6 +11,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 var customFieldTag = &server.Tag{
@@ -89,11 +90,11 @@ func (f *CustomField) problem() (field, problem string) {
 	isChoice, choices := *f.Type.Value == "choice", f.Choices.Or(nil)
 	switch {
 	case isChoice && len(choices) == 0:
-		return "choices", "are required for the type choice"
+		return "choices", language.Sprintf("are required for the type choice")
 	case !isChoice && len(choices) > 0:
-		return "choices", "belong to the type choice only"
+		return "choices", language.Sprintf("belong to the type choice only")
 	case !isChoice && f.Multiple.Or(false):
-		return "multiple", "belongs to the type choice only"
+		return "multiple", language.Sprintf("belongs to the type choice only")
 	case f.Default.IsNull():
 		return "", ""
 	}
@@ -103,13 +104,13 @@ func (f *CustomField) problem() (field, problem string) {
 // ValueProblem returns the problem with the value of the field, or "".
 func (f *CustomField) ValueProblem(text json.RawMessage) string {
 	if problem := (value.Extra{"value": text}).Problem(); problem != "" || !json.Valid(text) {
-		return "must be JSON that can be stored"
+		return language.Sprintf("must be JSON that can be stored")
 	}
 	var value any
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.UseNumber()
 	if d.Decode(&value) != nil {
-		return "must be JSON"
+		return language.Sprintf("must be JSON")
 	}
 	list, isList := value.([]any)
 	_, isText := value.(string)
@@ -120,27 +121,28 @@ func (f *CustomField) ValueProblem(text json.RawMessage) string {
 	switch t := *f.Type.Value; t {
 	case "text", "datetime":
 		if !isText {
-			return "must be a text"
+			return language.Sprintf("must be a text")
 		}
 	case "boolean":
 		if _, ok := value.(bool); !ok {
-			return "must be true or false"
+			return language.Sprintf("must be true or false")
 		}
 	case "integer", "float":
 		if !isNumber(value, t == "integer") {
-			return "must be a number of the type " + string(t)
+			return language.Sprintf("must be a number of the type %s", t)
 		}
 	case "integer_range", "float_range":
 		inRange := func(v any) bool { return v == nil || isNumber(v, t == "integer_range") }
 		if len(list) != 2 || !inRange(list[0]) || !inRange(list[1]) {
-			return "must be a list of two numbers of the type " + strings.TrimSuffix(string(t), "_range") + ", or null"
+			return language.Sprintf("must be a list of two numbers of the type %s, or null",
+				strings.TrimSuffix(string(t), "_range"))
 		}
 	case "choice":
 		switch multiple := f.Multiple.Or(false); {
 		case multiple && (!isList || slices.ContainsFunc(list, func(v any) bool { return !isChoice(v) })):
-			return "must be a list of choices of the field"
+			return language.Sprintf("must be a list of choices of the field")
 		case !multiple && !isChoice(value):
-			return "must be one of the choices of the field"
+			return language.Sprintf("must be one of the choices of the field")
 		}
 	}
 	return ""
@@ -367,7 +369,7 @@ func (f *CustomField) change(old *CustomField) (field, problem string) {
 	inherit(&f.Default, old.Default.Value)
 	inherit(&f.Choices, old.Choices.Value)
 	inherit(&f.Multiple, old.Multiple.Value)
-	const fixed = "cannot be changed: values depend on it"
+	fixed := language.Sprintf("cannot be changed: values depend on it")
 	switch {
 	case *f.Entity.Value != *old.Entity.Value:
 		return "entity", fixed
@@ -380,7 +382,7 @@ func (f *CustomField) change(old *CustomField) (field, problem string) {
 	}
 	for _, choice := range old.Choices.Or(nil) {
 		if !slices.Contains(f.Choices.Or(nil), choice) {
-			return "choices", "must contain " + strconv.Quote(choice) + ": values depend on it"
+			return "choices", language.Sprintf("must contain %q: values depend on it", choice)
 		}
 	}
 	return f.problem()

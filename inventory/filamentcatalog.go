@@ -22,6 +22,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // The filament catalog of a tenant lists commercial filaments, from which users create their own filaments. It is
@@ -150,8 +151,8 @@ var hexCode = regexp.MustCompile(`^#?([0-9A-Fa-f]{6})([0-9A-Fa-f]{2})?$`)
 
 // row returns the columns of the item, and the invalid fields.
 func (e *externalFilament) row() (row map[string]any, problems []server.FieldError) {
-	problem := func(field, message string) {
-		problems = append(problems, server.FieldError{Field: field, Message: message})
+	problem := func(field string, message language.Text, args ...any) {
+		problems = append(problems, server.FieldError{Field: field, Message: language.Sprintf(message, args...)})
 	}
 	row = map[string]any{"id": value.NewID(), "translucent": e.Translucent, "glow": e.Glow}
 	for _, text := range []struct {
@@ -221,7 +222,7 @@ func (e *externalFilament) row() (row map[string]any, problems []server.FieldErr
 		colors = append(colors, color("color_hexes", code))
 	}
 	if row["color_hexes"] = colors; len(colors) > value.MaxColors {
-		problem("color_hexes", fmt.Sprintf("must have at most %d entries", value.MaxColors))
+		problem("color_hexes", "must have at most %d entries", value.MaxColors)
 	}
 	if e.Direction != nil {
 		row["color_arrangement"] = *e.Direction
@@ -260,7 +261,7 @@ func readCatalog(r io.Reader) (rows []map[string]any, err error) {
 			}
 			row, problems := entry.row()
 			if known[entry.ID] {
-				problems = append(problems, server.FieldError{Field: "id", Message: "is there twice"})
+				problems = append(problems, server.FieldError{Field: "id", Message: language.Sprintf("is there twice")})
 			}
 			known[entry.ID] = true
 			if len(problems) > 0 {
@@ -465,8 +466,9 @@ func fillCatalog(
 // Fetch is Import with the file at the address that the operator has set. If the file cannot be fetched, the error is a
 // 422 that says why.
 func (c *Catalog) Fetch(ctx context.Context) (result CatalogImported, err error) {
-	failed := func(format string, args ...any) (CatalogImported, error) {
-		return CatalogImported{}, server.Invalid("body", "of "+c.URL+" cannot be fetched: "+format, args...)
+	failed := func(format language.Text, args ...any) (CatalogImported, error) {
+		return CatalogImported{}, server.Invalid("body", "of %s cannot be fetched: %s", c.URL,
+			language.Sprintf(format, args...))
 	}
 	done, err := server.ReadsFile(ctx) // before the file is in memory
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // OrderDelivery is the body of a request to deliver pieces of an order.
@@ -207,7 +208,7 @@ func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt, rem
 	for i := range missing {
 		w := &missing[i]
 		w.Code = "PIECES_SHORTFALL"
-		w.Detail = fmt.Sprintf("Delivered pieces of %s that were not in stock: %d", w.Product, w.Pieces)
+		w.Detail = language.Sprintf("Delivered pieces of %s that were not in stock: %d", w.Product, w.Pieces)
 	}
 	return answer(order, nil, append(missing, counted.warnings()...)...)
 }

@@ -3,12 +3,12 @@ package orders
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // OrderWarning reports an item of an order that needs a decision, or an effect of a request that users may not expect.
@@ -45,18 +45,19 @@ type itemState struct {
 
 // warnings returns the warnings about an item.
 func (i itemState) warnings() (all []OrderWarning) {
-	warn := func(code OrderWarningCode, pieces int64, format string, args ...any) {
-		all = append(all, OrderWarning{code, fmt.Sprintf(format, args...), &i.ID, i.ProductID, i.Product, pieces})
+	warn := func(code OrderWarningCode, pieces int64, format language.Text, args ...any) {
+		all = append(all, OrderWarning{code, language.Sprintf(format, args...), &i.ID, i.ProductID, i.Product, pieces})
 	}
 	delivered := orZero(i.Delivered)
 	switch {
 	case delivered > 0 && !i.Earns:
-		revenue := ""
-		if i.Revenue != nil {
-			revenue = " (" + i.Revenue.String() + " in all)"
+		if i.Revenue == nil {
+			warn("DELIVERED_NOT_EARNED", delivered, "The customer has got %d of %s, which have a cost but no longer earn "+
+				"revenue; close the order with what was delivered instead", delivered, i.Product)
+			break
 		}
 		warn("DELIVERED_NOT_EARNED", delivered, "The customer has got %d of %s, which have a cost but no longer earn "+
-			"revenue%s; close the order with what was delivered instead", delivered, i.Product, revenue)
+			"revenue (%s in all); close the order with what was delivered instead", delivered, i.Product, i.Revenue)
 	case delivered > i.Quantity:
 		warn("DELIVERED_MORE", delivered-i.Quantity, "The customer has got %d of %s, but only %d are ordered now",
 			delivered, i.Product, i.Quantity)

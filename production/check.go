@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Check lists what to do before a run starts, and what has changed since it was planned.
@@ -115,12 +115,12 @@ type orderState struct {
 	Quantity, Produced, Planned int64
 }
 
-// name returns the reference or the customer of the order, for the beginning of a sentence.
-func (o *orderState) name() string {
+// detail returns a sentence about the order: with its reference or its customer as the first argument, or one without.
+func (o *orderState) detail(named, other language.Text, args ...any) string {
 	if name := cmp.Or(o.Reference, o.Customer); name != "" {
-		return "Order " + name
+		return language.Sprintf(named, append([]any{name}, args...)...)
 	}
-	return "The order"
+	return language.Sprintf(other, args...)
 }
 
 // bill is the result of the SQL function product_bom.
@@ -214,8 +214,8 @@ func (h handlers) check(ctx context.Context, r *server.Request[struct{}]) (serve
 // steps returns the actions to take before the run starts, and the changes since it was planned.
 func (c *checked) steps() []CheckStep {
 	steps := []CheckStep{}
-	add := func(code StepCode, format string, args ...any) *CheckStep {
-		steps = append(steps, CheckStep{Code: code, Detail: fmt.Sprintf(format, args...)})
+	add := func(code StepCode, format language.Text, args ...any) *CheckStep {
+		steps = append(steps, CheckStep{Code: code, Detail: language.Sprintf(format, args...)})
 		return &steps[len(steps)-1]
 	}
 	if c.Deducted || slices.Contains([]RunStatus{completed, failed, cancelled}, c.Status) {
@@ -229,16 +229,22 @@ func (c *checked) steps() []CheckStep {
 			var step *CheckStep
 			switch {
 			case o.Removed:
-				step = add(orderCancelled, "%s was removed; nothing needs to be printed for it", o.name())
+				step = add(orderCancelled, "%s", o.detail("Order %s was removed; nothing needs to be printed for it",
+					"The order was removed; nothing needs to be printed for it"))
 			case o.Status == "cancelled":
-				step = add(orderCancelled, "%s is cancelled; nothing needs to be printed for it", o.name())
+				step = add(orderCancelled, "%s", o.detail("Order %s is cancelled; nothing needs to be printed for it",
+					"The order is cancelled; nothing needs to be printed for it"))
 			case o.Withdrawn:
-				step = add(orderReduced, "%s no longer needs %s", o.name(), item.Name)
+				step = add(orderReduced, "%s", o.detail("Order %s no longer needs %s", "The order no longer needs %s",
+					item.Name))
 			case o.Status == "done":
-				step = add(orderReduced, "%s is done; it needs no more pieces of %s", o.name(), item.Name)
+				step = add(orderReduced, "%s", o.detail("Order %s is done; it needs no more pieces of %s",
+					"The order is done; it needs no more pieces of %s", item.Name))
 			case o.Produced+o.Planned > o.Quantity:
-				step = add(orderReduced, "%s needs %d of %s, but its runs have made or will make %d", o.name(), o.Quantity,
-					item.Name, o.Produced+o.Planned)
+				step = add(orderReduced, "%s", o.detail(
+					"Order %s needs %d of %s, but its runs have made or will make %d",
+					"The order needs %d of %s, but its runs have made or will make %d",
+					o.Quantity, item.Name, o.Produced+o.Planned))
 			}
 			if step != nil {
 				step.OrderID, step.ProductID = &o.ID, product
@@ -313,21 +319,21 @@ func (b bill) since(earlier bill) string {
 		was, ok := earlier.Needs[key]
 		switch name := b.Names[key]; {
 		case !ok:
-			all = append(all, [2]string{name, "also " + amount(key, n) + " " + name})
+			all = append(all, [2]string{name, language.Sprintf("also %s %s", amount(key, n), name)})
 		case was != n:
-			all = append(all, [2]string{name, amount(key, n) + " " + name + " instead of " + amount(key, was)})
+			all = append(all, [2]string{name, language.Sprintf("%s %s instead of %s", amount(key, n), name, amount(key, was))})
 		}
 	}
 	for key, n := range earlier.Needs {
 		if _, ok := b.Needs[key]; !ok {
-			all = append(all, [2]string{earlier.Names[key], "no longer " + amount(key, n) + " " + earlier.Names[key]})
+			all = append(all, [2]string{earlier.Names[key], language.Sprintf("no longer %s %s", amount(key, n), earlier.Names[key])})
 		}
 	}
 	value.Sort(all, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
 	var words []string
 	for i, one := range all {
 		if i == 3 {
-			words = append(words, fmt.Sprintf("%d more", len(all)-i))
+			words = append(words, language.Sprintf("%d more", len(all)-i))
 			break
 		}
 		words = append(words, one[1])

@@ -3,7 +3,6 @@ package production
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 
@@ -11,6 +10,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // RunFileQuery are the parameters of a run from a file.
@@ -273,6 +273,6 @@ func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *Run
 	return nil
 }
 
-func (out *RunFileResult) warn(format string, args ...any) {
-	out.Warnings = append(out.Warnings, catalog.FileWarning{Text: fmt.Sprintf(format, args...)})
+func (out *RunFileResult) warn(format language.Text, args ...any) {
+	out.Warnings = append(out.Warnings, catalog.FileWarning{Text: language.Sprintf(format, args...)})
 }

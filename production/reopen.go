@@ -2,13 +2,13 @@ package production
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // ReopenRequest is the body of reopen.
@@ -126,7 +126,7 @@ func keptWeights(back []SpoolDeduction, materials []endingMaterial) []CheckStep 
 	for _, d := range back {
 		i := slices.IndexFunc(materials, func(m endingMaterial) bool { return value.UUID(m.SpoolID) == d.SpoolID })
 		if m := materials[i]; d.weighed != nil && !d.silent {
-			steps = append(steps, CheckStep{Code: "WEIGHED_SINCE", SpoolID: &d.SpoolID, Detail: fmt.Sprintf(
+			steps = append(steps, CheckStep{Code: "WEIGHED_SINCE", SpoolID: &d.SpoolID, Detail: language.Sprintf(
 				"%s (spool %d) was weighed after the run ended, and keeps %s g", m.SpoolName, m.SpoolNumber, m.Remaining)})
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"spoolwright/production/printers"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Tag is the tag of the operations.
@@ -552,13 +553,13 @@ func respondWith(ctx context.Context, send func(context.Context, ...*db.Stmt) er
 
 var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
 	"Not a product: items[1].sku; not a spool: materials[0].spool_id").
-	Each(unknownReference("a product", "items[1].sku", "items[1].sku"),
-		unknownReference("a spool", "materials[0].spool_id", "materials[0].spool_id"))
+	Each(unknownReference("Not a product: %s", "items[1].sku", "items[1].sku"),
+		unknownReference("Not a spool: %s", "materials[0].spool_id", "materials[0].spool_id"))
 
-// unknownReference returns the problem with a field that names no existing resource of the kind what. shown is the
-// field in the message, see server.WithValue.
-func unknownReference(what, field, shown string) server.FieldError {
-	return server.FieldError{Field: field, Message: "Not " + what + ": " + shown}
+// unknownReference returns the problem with a field that names no existing resource. shown is the field in the message,
+// see server.WithValue.
+func unknownReference(format language.Text, field, shown string) server.FieldError {
+	return server.FieldError{Field: field, Message: language.Sprintf(format, shown)}
 }
 
 const printerRules = "`printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without " +
@@ -702,20 +703,21 @@ func (e invalidEntries) err(in *Run) error {
 	var fields []server.FieldError
 	if e.printer {
 		unknown = append(unknown, "not a printer: printer_id")
-		fields = append(fields, unknownReference("a printer", "printer_id", "printer_id"))
+		fields = append(fields, unknownReference("Not a printer: %s", "printer_id", "printer_id"))
 	}
 	for _, list := range []struct {
-		what, list string
-		indexes    []int32
-		field      func(i int32) (name string, sku value.Optional[string])
+		format  language.Text
+		list    string
+		indexes []int32
+		field   func(i int32) (name string, sku value.Optional[string])
 	}{
-		{"a product", "items", e.products, func(i int32) (string, value.Optional[string]) {
+		{"Not a product: %s", "items", e.products, func(i int32) (string, value.Optional[string]) {
 			return in.Items[i].productField(), in.Items[i].SKU
 		}},
-		{"an item of an order", "items", e.orderItems, func(int32) (name string, sku value.Optional[string]) {
+		{"Not an item of an order: %s", "items", e.orderItems, func(int32) (name string, sku value.Optional[string]) {
 			return "order_item_id", sku
 		}},
-		{"a spool", "materials", e.spools, func(i int32) (name string, sku value.Optional[string]) {
+		{"Not a spool: %s", "materials", e.spools, func(i int32) (name string, sku value.Optional[string]) {
 			return in.Materials[i].spoolField(), sku
 		}},
 	} {
@@ -725,10 +727,10 @@ func (e invalidEntries) err(in *Run) error {
 			field = fmt.Sprintf("%s[%d].%s", list.list, i, field)
 			name := server.WithValue(field, sku)
 			names = append(names, name)
-			fields = append(fields, unknownReference(list.what, field, name))
+			fields = append(fields, unknownReference(list.format, field, name))
 		}
 		if names != nil {
-			unknown = append(unknown, "not "+list.what+": "+server.JoinFields(names))
+			unknown = append(unknown, "n"+language.Sprintf(list.format, server.JoinFields(names))[1:])
 		}
 	}
 	if text := strings.Join(unknown, "; "); text != "" {
@@ -736,15 +738,16 @@ func (e invalidEntries) err(in *Run) error {
 	}
 	var problems server.Problems
 	for _, list := range []struct {
-		field, message string
-		indexes        []int32
+		field   string
+		message language.Text
+		indexes []int32
 	}{
 		{"quantity", costTooLarge, e.costs},
 		{"order_item_id", otherOrderProduct, e.otherProducts},
 		{"order_item_id", cancelledOrder, e.cancelled},
 	} {
 		for _, i := range list.indexes {
-			problems.Add(fmt.Sprintf("items[%d].%s", i, list.field), "%s", list.message)
+			problems.Add(fmt.Sprintf("items[%d].%s", i, list.field), list.message)
 		}
 	}
 	return problems.Err()

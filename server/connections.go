@@ -15,6 +15,7 @@ import (
 
 	"spoolwright/server/metrics"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Bounds of the connections of clients. Without bounds, one client could use up the file descriptors or the memory of
@@ -70,7 +71,7 @@ type bound struct {
 
 // ErrTooManyWebSockets is the error for a client that has too many open WebSocket connections.
 var ErrTooManyWebSockets = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", RetryAfter: 30 * time.Second,
-	Detail: "Too many open WebSocket connections"}
+	Detail: language.Sprintf("Too many open WebSocket connections")}
 
 var errWebSockets = errors.New("too many WebSocket connections of all tenants")
 

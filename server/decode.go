@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 const (
@@ -34,14 +35,15 @@ var (
 	ErrNotJSON = ErrNotMedia(jsonMedia)
 
 	// ErrTooLarge is the error of a body of more than 1 MiB.
-	ErrTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB",
-		Header: http.Header{"Connection": {"close"}}}
+	ErrTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE",
+		Detail: language.Sprintf("The body is larger than 1 MiB"), Header: http.Header{"Connection": {"close"}}}
 )
 
 // ErrNotMedia returns the error of a body that has none of the media types of the operation.
 func ErrNotMedia(media string, others ...string) *Error {
 	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE",
-		Detail: "Send the body as Content-Type: " + strings.Join(append([]string{media}, others...), " or ")}
+		Detail: language.Sprintf("Send the body as Content-Type: %s",
+			strings.Join(append([]string{media}, others...), " or "))}
 }
 
 // readMedia reads a body with one of the media types. An optional body may be missing, or empty with any media type.
@@ -71,7 +73,8 @@ func checkMedia(r *http.Request, media string, others ...string) error {
 		return ErrNotMedia(media, others...)
 	}
 	if r.Header.Get("Content-Encoding") != "" {
-		return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}
+		return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE",
+			Detail: language.Sprintf("Send the body without Content-Encoding")}
 	}
 	return nil
 }
@@ -118,7 +121,9 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // ErrMalformed is the error of a body that is not JSON.
 var ErrMalformed = BadRequest("MALFORMED_JSON", "%s", "The body is not valid JSON: unexpected end of JSON input")
 
-func malformed(detail string) *Error { return ErrMalformed.With(detail) }
+func malformed(detail language.Text, args ...any) *Error {
+	return ErrMalformed.With(language.Sprintf(detail, args...))
+}
 
 // decodeBody decodes the JSON object in body into in, a pointer to a struct with a Schema, and validates it. A patch
 // may omit required fields. The error is a 400, or a 422 with all problems.
@@ -128,11 +133,7 @@ func decodeBody(body []byte, in any, patch bool) error {
 	}
 	if !json.Valid(body) {
 		var v any
-		detail := "The body is not valid JSON"
-		if err := json.Unmarshal(body, &v); err != nil {
-			detail += ": " + err.Error()
-		}
-		return malformed(detail)
+		return malformed("The body is not valid JSON: %s", json.Unmarshal(body, &v))
 	}
 	d := decoder{patch: patch}
 	if err := d.object(body, reflect.ValueOf(in).Elem(), ""); err != nil {
@@ -276,9 +277,9 @@ func notAField(name string, schema *Schema) string {
 		}
 	}
 	if similar := nearest(name, names); similar != "" {
-		return "is not a known field; did you mean " + similar + "?"
+		return language.Sprintf("is not a known field; did you mean %s?", similar)
 	}
-	return "is not a known field"
+	return language.Sprintf("is not a known field")
 }
 
 // entries decodes texts, the entries of the nested list f, into the list's field in v. The field of an empty list is
@@ -295,7 +296,7 @@ func (d *decoder) entries(texts value.Array, v reflect.Value, f *Field, prefix s
 	for i, text := range texts {
 		name := fmt.Sprintf("%s%s[%d]", prefix, f.Name, i)
 		if text[0] != '{' {
-			d.problems = append(d.problems, FieldError{name, "must be a JSON object"})
+			d.problems = append(d.problems, FieldError{name, language.Sprintf("must be a JSON object")})
 		} else if err := d.object(text, entries.Index(i), name+"."); err != nil {
 			return err
 		}
@@ -426,7 +427,7 @@ func (w *walker) object(depth int) error {
 		w.space()
 		key := w.string()
 		if keys[key] {
-			return malformed("The body has the key " + value.Shorten(key, value.MaxRepeated) + " twice")
+			return malformed("The body has the key %s twice", value.Shorten(key, value.MaxRepeated))
 		}
 		keys[key] = true
 		w.space()
@@ -474,7 +475,7 @@ func (f *Field) fromJSON(v any) (any, string) {
 	case bool:
 		return f.fromText(strconv.FormatBool(v)), ""
 	}
-	return nil, "must be a text, a number, true or false, as the parameter of the list"
+	return nil, language.Sprintf("must be a text, a number, true or false, as the parameter of the list")
 }
 
 // fromText converts the text of a query parameter or of a cell of a CSV file to a scalar.

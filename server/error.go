@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Error is an error response. Its body has the members "detail" and "code" and, if the error concerns fields of the
@@ -25,7 +25,7 @@ type Error struct {
 	Fields     []FieldError
 	RetryAfter time.Duration // sent as Retry-After if it is not zero
 	Header     http.Header   // further headers
-	format     string        // the format of Detail, for With
+	format     language.Text // the format of Detail, for With
 	err        error
 }
 
@@ -54,7 +54,7 @@ func (e *Error) Because(err error) *Error {
 // With returns a copy of e whose detail has these values in place of the example values.
 func (e *Error) With(values ...any) *Error {
 	c := *e
-	c.Detail = fmt.Sprintf(e.format, values...)
+	c.Detail = language.Sprintf(e.format, values...)
 	var fields []string
 	for _, f := range e.Fields {
 		fields = append(fields, f.Field)
@@ -81,80 +81,84 @@ func (e *Error) Each(fields ...FieldError) *Error {
 
 // Errors that several packages return.
 var (
-	ErrNotFound     = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The resource does not exist"}
-	ErrForbidden    = &Error{Status: 403, Code: "FORBIDDEN", Detail: "Your role does not permit this"}
-	ErrInvalidToken = &Error{Status: 401, Code: "INVALID_TOKEN", Detail: "Could not validate credentials"}
-	ErrInvalidKey   = &Error{Status: 401, Code: "INVALID_API_KEY", Detail: "The API key is not valid"}
-	ErrTokenExpired = &Error{Status: 401, Code: "TOKEN_EXPIRED", Detail: "Token has expired"}
+	ErrNotFound     = &Error{Status: 404, Code: "NOT_FOUND", Detail: language.Sprintf("The resource does not exist")}
+	ErrForbidden    = &Error{Status: 403, Code: "FORBIDDEN", Detail: language.Sprintf("Your role does not permit this")}
+	ErrInvalidToken = &Error{Status: 401, Code: "INVALID_TOKEN",
+		Detail: language.Sprintf("Could not validate credentials")}
+	ErrInvalidKey   = &Error{Status: 401, Code: "INVALID_API_KEY", Detail: language.Sprintf("The API key is not valid")}
+	ErrTokenExpired = &Error{Status: 401, Code: "TOKEN_EXPIRED", Detail: language.Sprintf("Token has expired")}
 	ErrUnavailable  = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
-		Detail: "The service is temporarily unavailable; try again"}
+		Detail: language.Sprintf("The service is temporarily unavailable; try again")}
 
 	// ErrSetUp is the error of a user who must set up a second factor first.
 	ErrSetUp = &Error{Status: 403, Code: "OTP_SETUP_REQUIRED",
-		Detail: "The farm requires a second factor: set it up first"}
+		Detail: language.Sprintf("The farm requires a second factor: set it up first")}
 
 	// ErrTwoCredentials is ErrInvalidKey for a request that also has an access token or another key.
 	ErrTwoCredentials = &Error{Status: 401, Code: "INVALID_API_KEY",
-		Detail: "Send one X-API-Key header or an Authorization header, not both"}
+		Detail: language.Sprintf("Send one X-API-Key header or an Authorization header, not both")}
 
 	// errOnlyUsers is ErrForbidden for a request with an API key to an operation for users only.
 	errOnlyUsers = &Error{Status: 403, Code: "FORBIDDEN",
-		Detail: "API keys do not permit this; log in as a user"}
+		Detail: language.Sprintf("API keys do not permit this; log in as a user")}
 
 	// errOnlyKeys is ErrForbidden for a request of a user to an operation for API keys only.
 	errOnlyKeys = &Error{Status: 403, Code: "FORBIDDEN",
-		Detail: "This is for API keys only; send one as X-API-Key"}
+		Detail: language.Sprintf("This is for API keys only; send one as X-API-Key")}
 
 	// errOutcomeUnknown is ErrUnavailable for a write that may have taken effect.
 	errOutcomeUnknown = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
-		Detail: "The request may or may not have taken effect; " +
-			"repeat it with the same Idempotency-Key, or check before you repeat it"}
+		Detail: language.Sprintf("The request may or may not have taken effect; " +
+			"repeat it with the same Idempotency-Key, or check before you repeat it")}
 )
 
 var (
-	errNoPath = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The path does not exist"}
+	errNoPath = &Error{Status: 404, Code: "NOT_FOUND", Detail: language.Sprintf("The path does not exist")}
 
 	// ErrMethod is the error of a request with a method that the path does not support.
-	ErrMethod = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "The path does not support this method"}
+	ErrMethod = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED",
+		Detail: language.Sprintf("The path does not support this method")}
 
 	// ErrTooMany is the error of a request that exceeds a rate limit.
-	ErrTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
+	ErrTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED",
+		Detail: language.Sprintf("Too many requests; try again later")}
 )
 
 // ErrInternal is the error of a defect of the service.
 var ErrInternal = &Error{Status: 500, Code: "INTERNAL_ERROR",
-	Detail: "Internal error; the log of the service contains it under this request's id"}
+	Detail: language.Sprintf("Internal error; the log of the service contains it under this request's id"),
+	format: "Internal error; the log of the service contains it under this request's id (%s)"}
 
 // BadRequest returns a 400: the request is valid, but cannot be executed. The detail is formatted with example values,
 // for the OpenAPI document. A handler calls With to replace the example values by its own.
-func BadRequest(code, format string, example ...any) *Error {
-	return &Error{Status: 400, Code: code, Detail: fmt.Sprintf(format, example...), format: format}
+func BadRequest(code string, format language.Text, example ...any) *Error {
+	return &Error{Status: 400, Code: code, Detail: language.Sprintf(format, example...), format: format}
 }
 
 // Conflict returns a 409, like BadRequest: the request contradicts an earlier one.
-func Conflict(code, format string, example ...any) *Error {
+func Conflict(code string, format language.Text, example ...any) *Error {
 	e := BadRequest(code, format, example...)
 	e.Status = http.StatusConflict
 	return e
 }
 
 // Invalid returns a 422 for one field.
-func Invalid(field, message string, args ...any) *Error {
-	return invalid([]FieldError{{field, fmt.Sprintf(message, args...)}})
+func Invalid(field string, message language.Text, args ...any) *Error {
+	return invalid([]FieldError{{field, language.Sprintf(message, args...)}})
 }
 
 // Problems are the problems with a request, at most one for each field.
 type Problems []FieldError
 
 // Add adds a problem with a field, unless the field already has one.
-func (p *Problems) Add(field, message string, args ...any) {
+func (p *Problems) Add(field string, message language.Text, args ...any) {
 	field = value.Shorten(field, value.MaxRepeated)
 	for _, known := range *p {
 		if known.Field == field {
 			return
 		}
 	}
-	*p = append(*p, FieldError{field, fmt.Sprintf(message, args...)})
+	*p = append(*p, FieldError{field, language.Sprintf(message, args...)})
 }
 
 // Err returns a 422 with the problems, or nil if there are none.
@@ -196,7 +200,7 @@ func JoinFields(names []string) string {
 	shown := names[:min(10, len(names))]
 	text := strings.Join(shown, ", ")
 	if more := len(names) - len(shown); more > 0 {
-		text += " and " + strconv.Itoa(more) + " more"
+		return language.Sprintf("%s and %d more", text, more)
 	}
 	return text
 }
@@ -208,7 +212,7 @@ func invalid(problems Problems) *Error {
 	}
 	detail := strings.Join(texts, "; ")
 	if more := len(problems) - len(texts); more > 0 {
-		detail += "; and " + strconv.Itoa(more) + " more"
+		detail = language.Sprintf("%s; and %d more", detail, more)
 	}
 	return &Error{Status: 422, Code: "VALIDATION_ERROR", Detail: detail, Fields: problems}
 }
@@ -242,7 +246,7 @@ func AsError(err error) *Error { return asError(err) }
 func (e *Error) Body(requestID string) []byte {
 	detail := e.Detail
 	if e.Status == 500 {
-		detail += " (" + requestID + ")"
+		detail = e.detailed(requestID).Detail
 	}
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -258,7 +262,7 @@ func (e *Error) Body(requestID string) []byte {
 // detailed returns a copy of e, an internal error, whose detail ends with the id of the request.
 func (e *Error) detailed(requestID string) *Error {
 	c := *e
-	c.Detail += " (" + requestID + ")"
+	c.Detail = language.Sprintf(e.format, requestID)
 	return &c
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"spoolwright/db"
+	"spoolwright/value/language"
 )
 
 // Lock returns statements that lock a resource, so that other transactions cannot change the resource until this
@@ -44,7 +45,8 @@ func (r Route) CreatesVersioned(versioned func(path string) bool) bool {
 
 // ErrPrecondition is the error of an If-Match that does not name the current version.
 var ErrPrecondition = &Error{Status: 412, Code: "PRECONDITION_FAILED",
-	Detail: "The resource has changed: its ETag is not in If-Match. Get it again, and repeat the change"}
+	Detail: language.Sprintf(
+		"The resource has changed: its ETag is not in If-Match. Get it again, and repeat the change")}
 
 // etag returns the strong entity tag of a representation. All instances of one version of the program compute the same
 // tag.

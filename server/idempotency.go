@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"spoolwright/db"
+	"spoolwright/value/language"
 )
 
 // IdempotencyKey returns the Idempotency-Key of a request, or "" if the request has none. If the key is invalid, it
@@ -29,7 +30,7 @@ func IdempotencyKey(r *http.Request, problems *Problems) string {
 
 // ErrKeyConflict is the error of a request whose Idempotency-Key was used for another request.
 var ErrKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
-	Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
+	Detail: language.Sprintf("This Idempotency-Key was used for another request within the last 24 hours")}
 
 // claimSQL stores a caller's key with the fingerprint of the request and the status of the response. It returns a row
 // unless the caller has used the key within 24 hours.

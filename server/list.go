@@ -13,6 +13,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // ListQuery are the parameters of every list. The query type of a list embeds ListQuery as its first field. The query
@@ -125,14 +126,15 @@ func (o order) cursor(p db.Position) string {
 
 // parse returns the position of a cursor, or the problem with it.
 func (o order) parse(text string) (*db.Position, string) {
-	const problem = "must be the `next` of a page"
+	const problem language.Text = "must be the `next` of a page"
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	words := strings.Split(string(b), " ")
 	if err != nil || len(words) != 4 || strings.ContainsAny(text, "\r\n") {
-		return nil, problem
+		return nil, language.Sprintf(problem)
 	}
 	if words[0] != o.field.Name || words[1] != string(o.direction) {
-		return nil, "belongs to another order: repeat the sort_by and sort_order of the page that had it as `next`"
+		return nil, language.Sprintf(
+			"belongs to another order: repeat the sort_by and sort_order of the page that had it as `next`")
 	}
 	p := &db.Position{Value: words[2], ID: words[3]}
 	id, ok := value.ParseID(p.ID)
@@ -152,7 +154,7 @@ func (o order) parse(text string) (*db.Position, string) {
 		ok = false
 	}
 	if !ok || id != p.ID {
-		return nil, problem
+		return nil, language.Sprintf(problem)
 	}
 	return p, ""
 }

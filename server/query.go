@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // readQuery returns the parameters in the query of a URL. Names are the parameters that the operation has. Other
@@ -40,13 +41,13 @@ func readQuery(raw string, names []string, problems *Problems) url.Values {
 // notAParameter returns the problem with a parameter that is not among names, the parameters of the operation.
 func notAParameter(name string, names []string) string {
 	if len(names) == 0 {
-		return "is not a parameter: this operation has none"
+		return language.Sprintf("is not a parameter: this operation has none")
 	}
-	problem := "is not a parameter of this operation, which has " + strings.Join(names, ", ")
+	all := strings.Join(names, ", ")
 	if similar := nearest(name, names); similar != "" {
-		problem += "; did you mean " + similar + "?"
+		return language.Sprintf("is not a parameter of this operation, which has %s; did you mean %s?", all, similar)
 	}
-	return problem
+	return language.Sprintf("is not a parameter of this operation, which has %s", all)
 }
 
 // nearest returns the name that results from the given text with the fewest edits of letters, or "" if every name

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Receiver takes messages that other systems send to an address of their own. A message has no credentials of the
@@ -30,7 +31,8 @@ type Message struct {
 }
 
 // ErrSignature is the error of a message whose signature is not that of the receiver's secret.
-var ErrSignature = &Error{Status: 401, Code: "INVALID_SIGNATURE", Detail: "The signature is missing or wrong"}
+var ErrSignature = &Error{Status: 401, Code: "INVALID_SIGNATURE",
+	Detail: language.Sprintf("The signature is missing or wrong")}
 
 // receive returns the handler of a receiver. Messages with a wrong signature count in the limits of the client's
 // address, and when a limit is reached, all messages from there are rejected before their bodies are read. Others

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Schema describes the fields of a Go type, as its tags define them. Decoding, validation, sorting and the OpenAPI
@@ -98,7 +99,7 @@ func (f *Field) Allows(decimal string) bool {
 func (f *Field) decode(to settable, v any) string {
 	problem := to.Decode(&f.Rule, v)
 	if text, ok := v.(string); problem == "" && f.search && ok && len(words(text)) > maxWords {
-		problem = "must have at most " + strconv.Itoa(maxWords) + " words"
+		problem = language.Sprintf("must have at most %d words", maxWords)
 	}
 	return problem
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"spoolwright/value/language"
 )
 
 // closeWithin is how long the closing handshake of a WebSocket may take.
@@ -38,8 +40,8 @@ func AcceptWebSocket(w http.ResponseWriter, r *http.Request) (*WebSocket, error)
 	case u.status == http.StatusForbidden:
 		err = ErrForbidden.Because(err)
 	default:
-		err = &Error{Status: 400, Code: "VALIDATION_ERROR", Detail: "The WebSocket handshake is not valid",
-			Header: http.Header{"Sec-WebSocket-Version": {"13"}}}
+		err = &Error{Status: 400, Code: "VALIDATION_ERROR",
+			Detail: language.Sprintf("The WebSocket handshake is not valid"), Header: http.Header{"Sec-WebSocket-Version": {"13"}}}
 	}
 	u.connections.removeWebSocket(u.tenant, nil)
 	return nil, err

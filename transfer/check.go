@@ -12,6 +12,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Conversion is a sheet whose columns were recognized.
@@ -315,7 +316,7 @@ func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading)
 	}
 	for _, field := range c.Missing {
 		check.Errors = append(check.Errors, ErrorGroup{Field: field, Count: int64(len(c.Table.Rows)), Texts: []SheetText{},
-			Message: "is required: choose its column, or set a default"})
+			Message: language.Sprintf("is required: choose its column, or set a default")})
 	}
 	check.Errors = append(check.Errors, c.groups(invalid)...)
 	for _, row := range c.Sheet.Rows {

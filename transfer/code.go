@@ -1,13 +1,13 @@
 package transfer
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // codeNames are the fields whose values are codes, which people compare but do not calculate with.
@@ -79,17 +79,17 @@ func (c *codes) damage(text string, hasID bool) string {
 	case exponent.MatchString(text):
 		return rounded(text)
 	case noValue.MatchString(text):
-		problem = "is what a spreadsheet shows instead of a code"
+		problem = language.Sprintf("is what a spreadsheet shows instead of a code")
 	case fraction.MatchString(text) && !c.whole:
 		whole := fraction.FindStringSubmatch(text)[1]
-		problem = fmt.Sprintf("can be the code %s with a fraction added by a spreadsheet, or the code %s", whole, text)
+		problem = language.Sprintf("can be the code %s with a fraction added by a spreadsheet, or the code %s", whole, text)
 	case !hasID && digits.MatchString(text) && text[0] != '0' && len(text) < c.padded:
-		problem = fmt.Sprintf("may have lost leading zeros in a spreadsheet, because another code has %d digits",
+		problem = language.Sprintf("may have lost leading zeros in a spreadsheet, because another code has %d digits",
 			c.padded)
 	case roundEnd.MatchString(text) && c.long > 1 && !c.exact:
-		problem = "may have lost its last digits in a spreadsheet, which keeps 15"
+		problem = language.Sprintf("may have lost its last digits in a spreadsheet, which keeps 15")
 	case isShortDate(text), dmy+mdy != "" && c.other && !c.impossible && !(hasID && yearFirst.MatchString(text)):
-		problem = "may be a code that a spreadsheet changed to a date"
+		problem = language.Sprintf("may be a code that a spreadsheet changed to a date")
 	default:
 		return ""
 	}
@@ -106,10 +106,10 @@ func Rounded(text string) string {
 
 // rounded returns the problem with a number that a spreadsheet has written with an exponent.
 func rounded(text string) string {
-	return remedy("may be a longer number that a spreadsheet rounded", text)
+	return remedy(language.Sprintf("may be a longer number that a spreadsheet rounded"), text)
 }
 
 func remedy(problem, text string) string {
-	return fmt.Sprintf("%s: in the spreadsheet, format the column as text, enter the code again, and save the file; "+
+	return language.Sprintf("%s: in the spreadsheet, format the column as text, enter the code again, and save the file; "+
 		"the value is %q", problem, shorten(text))
 }

@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Cell is a field of a CSV file. It is nil for null, which is an empty field without quotes.
@@ -48,13 +48,13 @@ func NewReader(r io.Reader) *Reader {
 const separators = ",;\t"
 
 // ErrSyntax is the error of a row with a syntax error. The reader can continue with the next row.
-var ErrSyntax = errors.New("a quoted field does not end properly: " +
+var ErrSyntax = language.Error("a quoted field does not end properly: " +
 	"double the quotes inside it, and write a separator or a line break after its closing quote")
 
 // maxRow is the maximum length of a row in bytes. It equals the maximum length of a request body.
 const maxRow = 1 << 20
 
-var errLongRow = fmt.Errorf("a row is longer than %d bytes; is a closing quote missing?", maxRow)
+var errLongRow = language.Error("a row is longer than %d bytes; is a closing quote missing?", maxRow)
 
 // Next returns the next row that is not blank, and the number of its first line, counted from 1. The error is io.EOF
 // after the last row. After ErrSyntax the reader can continue; after any other error it cannot.
@@ -264,9 +264,9 @@ func readRecords(schema *server.Schema, file *Table, how Reading, keys []string)
 	switch {
 	case named:
 	case how.Mode == Update:
-		err = fmt.Errorf("no column names the resources to change: add a column %s", strings.Join(keys, " or "))
+		err = language.Error("no column names the resources to change: add a column %s", strings.Join(keys, " or "))
 	case len(missing) > 0:
-		err = fmt.Errorf("the column %s is missing", missing[0])
+		err = language.Error("the column %s is missing", missing[0])
 	}
 	if err != nil {
 		return nil, fmt.Errorf("line %d: %w", file.Header, err)
@@ -277,10 +277,10 @@ func readRecords(schema *server.Schema, file *Table, how Reading, keys []string)
 // open reads the header.
 func open(schema *server.Schema, file *Table) (*records, error) {
 	if file.Header == 0 {
-		return nil, errors.New("the file is empty: its first line must name the columns")
+		return nil, language.Error("the file is empty: its first line must name the columns")
 	}
-	problem := func(format string, args ...any) (*records, error) {
-		return nil, fmt.Errorf("line %d: %w", file.Header, fmt.Errorf(format, args...))
+	problem := func(format language.Text, args ...any) (*records, error) {
+		return nil, fmt.Errorf("line %d: %w", file.Header, language.Error(format, args...))
 	}
 	var writable []string
 	known := map[string]*server.Field{}
@@ -367,7 +367,7 @@ func (r *records) decode(read Row, in any) (record record) {
 		row = row[:max(len(r.names), len(trim(row)))]
 	}
 	if len(row) != len(r.names) {
-		message := fmt.Sprintf("has %d fields, but the header has %d", len(row), len(r.names))
+		message := language.Sprintf("has %d fields, but the header has %d", len(row), len(r.names))
 		record.Problems = []server.FieldError{{Field: "row", Message: message}}
 		return record
 	}
@@ -442,7 +442,7 @@ func (r *records) explain(row []Cell, problems []server.FieldError) {
 	for i := range problems {
 		p := &problems[i]
 		if column := slices.Index(r.names, p.Field); column >= 0 && textOf(row[column]) != "" {
-			p.Message += fmt.Sprintf("; the value is %q", shorten(*row[column]))
+			p.Message += "; " + language.Sprintf("the value is %q", shorten(*row[column]))
 		}
 	}
 }

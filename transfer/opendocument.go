@@ -2,11 +2,12 @@ package transfer
 
 import (
 	"encoding/xml"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"spoolwright/value/language"
 )
 
 // OpenDocumentMedia is the media type of a spreadsheet in the format OpenDocument (.ods).
@@ -44,7 +45,7 @@ func (w *workbook) openDocument(maximum int) error {
 			hidden[style] = attr(e, "display") == "false"
 		case "table":
 			if err = end(); len(w.sheets) == maxWorksheets {
-				err = fmt.Errorf("it must have at most %d worksheets", maxWorksheets)
+				err = language.Error("it must have at most %d worksheets", maxWorksheets)
 			}
 			line = 0
 			w.sheets = append(w.sheets, worksheet{name: attr(e, "name"), hidden: hidden[attr(e, "style-name")]})
@@ -63,7 +64,7 @@ func (w *workbook) openDocument(maximum int) error {
 			n := repeated(e, "number-columns-repeated")
 			if text != "" {
 				if cell = &text; len(row)+n > MaxColumns {
-					return fmt.Errorf("it must have at most %d columns, and row %d has more", MaxColumns, line+1)
+					return language.Error("it must have at most %d columns, and row %d has more", MaxColumns, line+1)
 				}
 			}
 			row = append(row, slices.Repeat([]Cell{cell}, min(n, MaxColumns-min(len(row), MaxColumns)))...)

@@ -10,6 +10,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // Decimal is the decimal mark of the numbers of a file.
@@ -270,7 +271,7 @@ func (r *records) number(f *server.Field, text string) (number, problem string) 
 			if n.Text[last] == '.' {
 				whole, fraction = comma, point
 			}
-			return text, fmt.Sprintf("can be read as %s or as %s, and the file does not show which: choose its decimal mark "+
+			return text, language.Sprintf("can be read as %s or as %s, and the file does not show which: choose its decimal mark "+
 				"(decimal), or write %s or %s.%s0; the value is %q", whole, fraction, whole, n.Text[:last], n.Text[last+1:], text)
 		}
 	}
@@ -281,7 +282,7 @@ func (r *records) number(f *server.Field, text string) (number, problem string) 
 	if IsAmount(f.Name) && n.Currency() != "" {
 		var err error
 		if currency, err = r.currency(n); err != nil {
-			return text, "cannot be read: the currency of the farm is not known; try again"
+			return text, language.Sprintf("cannot be read: the currency of the farm is not known; try again")
 		}
 	}
 	value, ok := n.Value(f.Name, reading, currency)
@@ -289,7 +290,7 @@ func (r *records) number(f *server.Field, text string) (number, problem string) 
 	case ok:
 		return value, ""
 	case currency != "" && currencyForm.MatchString(n.Before+n.Unit):
-		return text, fmt.Sprintf("must be an amount in %s; the value is %q", currency, shorten(text))
+		return text, language.Sprintf("must be an amount in %s; the value is %q", currency, shorten(text))
 	}
 	return text, ""
 }
@@ -324,7 +325,7 @@ func (r *records) date(text string) (date, problem string) {
 	case dmy == "" || r.how.Dates == MonthFirst:
 		return mdy, ""
 	}
-	return text, fmt.Sprintf("can be read as %s or as %s, and the file does not show which: choose the order of its "+
+	return text, language.Sprintf("can be read as %s or as %s, and the file does not show which: choose the order of its "+
 		"dates (date_order), or write one of these; the value is %q", dmy, mdy, text)
 }
 

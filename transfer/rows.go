@@ -18,6 +18,7 @@ import (
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // Import is an import of CSV files, as an operation of the API and as a command. It creates or changes all resources
@@ -332,8 +333,8 @@ func (p RowProblems) Error() string {
 }
 
 // Add adds a problem with a field of a row.
-func (p RowProblems) Add(line int, field, message string, args ...any) {
-	p[line] = append(p[line], server.FieldError{Field: field, Message: fmt.Sprintf(message, args...)})
+func (p RowProblems) Add(line int, field string, message language.Text, args ...any) {
+	p[line] = append(p[line], server.FieldError{Field: field, Message: language.Sprintf(message, args...)})
 }
 
 // Err returns a 422 with the problems, or nil if there are none.

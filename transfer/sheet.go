@@ -2,8 +2,6 @@ package transfer
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // MaxColumns is the maximum number of columns of a sheet.
@@ -54,7 +53,7 @@ func ReadSheet(file []byte, name string, maximum int, good func(titles []string)
 	case bytes.HasPrefix(file, []byte(archiveStart)):
 		return readWorkbook(file, name, maximum, good)
 	case bytes.HasPrefix(file, []byte("\xd0\xcf\x11\xe0")):
-		return nil, errors.New("the file is an old spreadsheet such as .xls, or has a password: open it in a spreadsheet " +
+		return nil, language.Error("the file is an old spreadsheet such as .xls, or has a password: open it in a spreadsheet " +
 			"program, save it as .xlsx without a password, and import that file")
 	}
 	text := value.WithoutDirections(decode(file))
@@ -87,11 +86,11 @@ func ReadSheet(file []byte, name string, maximum int, good func(titles []string)
 		}
 		width := len(trim(cells))
 		if width > MaxColumns {
-			return nil, fmt.Errorf("it must have at most %d columns, and line %d has %d", MaxColumns, line, width)
+			return nil, language.Error("it must have at most %d columns, and line %d has %d", MaxColumns, line, width)
 		}
 		if row.Problems != nil || width > 0 {
 			if sheet.Rows = append(sheet.Rows, row); len(sheet.Rows)-maxAbove > maximum {
-				return nil, fmt.Errorf("it must have at most %d rows", maximum)
+				return nil, language.Error("it must have at most %d rows", maximum)
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // WorkbookMedia is the media type of a workbook of Excel (.xlsx).
@@ -51,9 +51,9 @@ const (
 )
 
 var (
-	errWorkbookSize = errors.New("its worksheets are too large: copy the rows to import to a new file")
-	errNoWorkbook   = errors.New("it is not a spreadsheet of the kind .xlsx or .ods: save it as .xlsx or as CSV")
-	errDamaged      = errors.New("it is damaged: open it in a spreadsheet program, and save it again")
+	errWorkbookSize = language.Error("its worksheets are too large: copy the rows to import to a new file")
+	errNoWorkbook   = language.Error("it is not a spreadsheet of the kind .xlsx or .ods: save it as .xlsx or as CSV")
+	errDamaged      = language.Error("it is damaged: open it in a spreadsheet program, and save it again")
 )
 
 // workbook reads a file of Excel or of another spreadsheet program in this format: a ZIP archive with a table of texts,
@@ -119,7 +119,7 @@ func readWorkbook(file []byte, name string, maximum int, good func(titles []stri
 	err = w.rows(w.sheets[at], func(row Row) error {
 		width = max(width, len(row.Cells))
 		if sheet.Rows = append(sheet.Rows, row); len(sheet.Rows)-maxAbove > maximum {
-			return fmt.Errorf("it must have at most %d rows", maximum)
+			return language.Error("it must have at most %d rows", maximum)
 		}
 		return nil
 	})
@@ -176,7 +176,7 @@ func (w *workbook) choose(name string, good func(titles []string) int) (int, err
 type unknownWorksheet struct{ names []string }
 
 func (e *unknownWorksheet) Error() string {
-	return "must be the name of a worksheet of the file, which has " + strings.Join(e.names, ", ")
+	return language.Sprintf("must be the name of a worksheet of the file, which has %s", strings.Join(e.names, ", "))
 }
 
 // open reads all parts of the workbook but the worksheets.
@@ -211,7 +211,7 @@ func (w *workbook) open() error {
 			if part := parts[attr(e, "id")]; w.files[partName(part)] != nil {
 				state := attr(e, "state")
 				if len(w.sheets) == maxWorksheets {
-					return fmt.Errorf("it must have at most %d worksheets", maxWorksheets)
+					return language.Error("it must have at most %d worksheets", maxWorksheets)
 				}
 				w.sheets = append(w.sheets, worksheet{attr(e, "name"), part, state == "hidden" || state == "veryHidden", nil})
 			}
@@ -448,7 +448,7 @@ func (w *workbook) rows(s worksheet, fn func(Row) error) error {
 				return err
 			}
 			if at >= MaxColumns {
-				return fmt.Errorf("it must have at most %d columns, and row %d has more", MaxColumns, line)
+				return language.Error("it must have at most %d columns, and row %d has more", MaxColumns, line)
 			}
 			for len(inRow.Cells) < at {
 				inRow.Cells = append(inRow.Cells, nil)

@@ -3,12 +3,10 @@ package value
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"math"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -39,7 +37,7 @@ func (e *Extra) parse(_ *Rule, v any) string {
 	}
 	*e = nil
 	if !ok || json.Unmarshal(text, e) != nil || *e == nil {
-		return "must be an object with the values of custom fields by their keys"
+		return problem("must be an object with the values of custom fields by their keys")
 	}
 	return e.problem()
 }
@@ -50,15 +48,15 @@ func (e Extra) problem() string {
 	for key, value := range e {
 		size += len(key) + len(value)
 		if !IsExtraKey(key) {
-			return "must have keys of 1 to 64 lower-case letters, digits and underscores, and not " +
-				strconv.Quote(Shorten(key, MaxRepeated))
+			return problem("must have keys of 1 to 64 lower-case letters, digits and underscores, and not %q",
+				Shorten(key, MaxRepeated))
 		}
-		if problem := storable(value); problem != "" {
-			return "has an invalid value: " + key + " " + problem
+		if wrong := storable(value); wrong != "" {
+			return problem("has an invalid value: %s %s", key, wrong)
 		}
 	}
 	if size > MaxExtra {
-		return fmt.Sprintf("must have at most %d bytes", MaxExtra)
+		return problem("must have at most %d bytes", MaxExtra)
 	}
 	return ""
 }
@@ -75,15 +73,15 @@ func storable(text json.RawMessage) string {
 				return ""
 			}
 			if err != nil {
-				return "must be JSON"
+				return problem("must be JSON")
 			}
 		case string:
 			if strings.ContainsRune(v, 0) || strings.ContainsRune(v, utf8.RuneError) || strings.ContainsFunc(v, IsDirection) {
-				return "must be valid Unicode text without the character U+0000 and marks of direction such as U+202E"
+				return problem("must be valid Unicode text without the character U+0000 and marks of direction such as U+202E")
 			}
 		case json.Number:
 			if f, err := v.Float64(); err != nil || len(v) > 40 || f != 0 && math.Abs(f) < 1e-100 {
-				return "must have at most 40 digits"
+				return problem("must have at most 40 digits")
 			}
 		}
 	}

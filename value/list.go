@@ -2,7 +2,6 @@ package value
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -24,7 +23,7 @@ func (s *Set[E]) parse(f *Rule, v any) string {
 	if text, ok := v.(Separated); ok {
 		for value := range strings.SplitSeq(string(text), ",") {
 			if !slices.Contains(allowed, value) {
-				return "must be one of " + strings.Join(allowed, ", ") + ", or several of them, separated by commas"
+				return problem("must be one of %s, or several of them, separated by commas", strings.Join(allowed, ", "))
 			}
 			if !slices.Contains(*s, value) {
 				*s = append(*s, value)
@@ -34,22 +33,22 @@ func (s *Set[E]) parse(f *Rule, v any) string {
 	}
 	entries, ok := v.(Array)
 	if !ok {
-		return "must be a list of strings"
+		return problem("must be a list of strings")
 	}
 	least := 1
 	if f.Empty {
 		least, *s = 0, Set[E]{}
 	}
 	if len(entries) < least || len(entries) > len(allowed) {
-		return fmt.Sprintf("must have %d to %d entries", least, len(allowed))
+		return problem("must have %d to %d entries", least, len(allowed))
 	}
 	for _, entry := range entries {
 		var value string
 		if json.Unmarshal(entry, &value) != nil || !slices.Contains(allowed, value) {
-			return "must have entries of " + strings.Join(allowed, ", ")
+			return problem("must have entries of %s", strings.Join(allowed, ", "))
 		}
 		if slices.Contains(*s, value) {
-			return "must not have an entry twice"
+			return problem("must not have an entry twice")
 		}
 		*s = append(*s, value)
 	}
@@ -77,7 +76,7 @@ func (s *Several[T]) parse(f *Rule, v any) string {
 	case Separated:
 		texts := strings.Split(string(v), ",")
 		if len(texts) > MaxQueried {
-			return "must have at most " + strconv.Itoa(MaxQueried) + " entries, separated by commas"
+			return problem("must have at most %d entries, separated by commas", MaxQueried)
 		}
 		for _, text := range texts {
 			entries = append(entries, text)
@@ -90,17 +89,17 @@ func (s *Several[T]) parse(f *Rule, v any) string {
 		}
 	}
 	if len(entries) == 0 {
-		return "must be a list with 1 to " + strconv.Itoa(MaxSeveral) + " entries"
+		return problem("must be a list with 1 to %d entries", MaxSeveral)
 	}
 	one := *f
 	for i, entry := range entries {
 		var value Optional[T]
-		problem := value.Decode(&one, entry)
-		if problem == "" && value.IsNull() {
-			problem = "must not be null"
+		wrong := value.Decode(&one, entry)
+		if wrong == "" && value.IsNull() {
+			wrong = problem("must not be null")
 		}
-		if problem != "" {
-			return fmt.Sprintf("has an invalid entry: %s[%d] %s", f.Name, i, problem)
+		if wrong != "" {
+			return problem("has an invalid entry: %s[%d] %s", f.Name, i, wrong)
 		}
 		*s = append(*s, *value.Value)
 	}
@@ -121,17 +120,17 @@ func (t Texts) texts() []string     { return t }
 func (t *Texts) parse(_ *Rule, v any) string {
 	entries, ok := v.(Array)
 	if !ok || len(entries) > MaxTexts {
-		return "must be a list with at most " + strconv.Itoa(MaxTexts) + " entries"
+		return problem("must be a list with at most %d entries", MaxTexts)
 	}
 	*t = Texts{}
 	one := Rule{Required: true, MaxLength: 200}
 	for _, entry := range entries {
-		text, problem := one.Text(scalar(entry))
-		if problem == "" && slices.Contains(*t, text) {
-			problem = "must not be there twice"
+		text, wrong := one.Text(scalar(entry))
+		if wrong == "" && slices.Contains(*t, text) {
+			wrong = problem("must not be there twice")
 		}
-		if problem != "" {
-			return "has an invalid entry, which " + problem
+		if wrong != "" {
+			return problem("has an invalid entry, which %s", wrong)
 		}
 		*t = append(*t, text)
 	}
@@ -160,13 +159,13 @@ func (c *Colors) parse(f *Rule, v any) string {
 	}
 	entries, ok := v.(Array)
 	if !ok || len(entries) > MaxColors {
-		return "must be a list with at most " + strconv.Itoa(MaxColors) + " entries"
+		return problem("must be a list with at most %d entries", MaxColors)
 	}
 	*c = Colors{}
 	for _, entry := range entries {
 		text, _ := scalar(entry).(string)
 		if !alphaColorForm.MatchString(text) {
-			return "must have entries of the form #RRGGBB or #RRGGBBAA"
+			return problem("must have entries of the form #RRGGBB or #RRGGBBAA")
 		}
 		*c = append(*c, text)
 	}

@@ -104,53 +104,53 @@ func (o *Optional[T]) Decode(rule *Rule, v any) string {
 		return ""
 	}
 	var value T
-	var problem string
+	var wrong string
 	switch to := any(&value).(type) {
 	case *string:
-		*to, problem = rule.Text(v)
+		*to, wrong = rule.Text(v)
 	case *bool:
 		var ok bool
 		if *to, ok = v.(bool); !ok {
-			problem = "must be true or false"
+			wrong = problem("must be true or false")
 		}
 	case *Decimal:
-		*to, problem = rule.Number(v)
+		*to, wrong = rule.Number(v)
 	case *int64:
 		if rule.Sequence {
-			*to, problem = sequence(v)
+			*to, wrong = sequence(v)
 			break
 		}
 		var d Decimal
-		if d, problem = rule.Number(v); problem == "" {
+		if d, wrong = rule.Number(v); wrong == "" {
 			if _, exact, _ := parse(string(v.(Number))); !exact || d%DecimalOne != 0 {
-				problem = "must be a whole number"
+				wrong = problem("must be a whole number")
 			}
 		}
 		*to = int64(d / DecimalOne)
 	case *Timestamp:
-		*to, problem = ParseTimestamp(v)
+		*to, wrong = ParseTimestamp(v)
 	case *Moment:
-		*to, problem = ParseMoment(v)
+		*to, wrong = ParseMoment(v)
 	case *Date:
-		*to, problem = ParseDate(v)
+		*to, wrong = ParseDate(v)
 	case *UUID:
 		s, _ := v.(string)
 		id, ok := ParseID(s)
 		if !ok {
-			problem = "must be a UUID"
+			wrong = problem("must be a UUID")
 		}
 		*to = UUID(id)
 	case interface{ parse(*Rule, any) string }:
-		problem = to.parse(rule, v)
+		wrong = to.parse(rule, v)
 	case Enum:
 		var s string
-		s, problem = rule.Text(v)
+		s, wrong = rule.Text(v)
 		reflect.ValueOf(to).Elem().SetString(s)
 	default:
 		panic("value: no decoder for the type of field " + rule.Name)
 	}
-	if problem == "" {
+	if wrong == "" {
 		o.Value = &value
 	}
-	return problem
+	return wrong
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"spoolwright/value/language"
 )
 
 // Enum is a string type with a fixed list of values. Fields of the type accept only these values, and the OpenAPI
@@ -83,25 +85,28 @@ func scalar(text []byte) any {
 func (r *Rule) Number(v any) (Decimal, string) {
 	text, ok := v.(Number)
 	if !ok {
-		return 0, "must be a number"
+		return 0, problem("must be a number")
 	}
 	d, ok := ParseDecimal(string(text))
 	switch {
 	case len(r.Numbers) > 0:
 		if !ok || !slices.Contains(r.Numbers, d) {
-			return 0, "must be one of " + joinStrings(r.Numbers)
+			return 0, problem("must be one of %s", joinStrings(r.Numbers))
 		}
 	case !ok:
-		return 0, "must be a number between " + r.Minimum.String() + " and " + r.Maximum.String()
+		return 0, problem("must be a number between %s and %s", r.Minimum, r.Maximum)
 	case r.Exclusive && d <= r.Minimum:
-		return 0, "must be greater than " + r.Minimum.String()
+		return 0, problem("must be greater than %s", r.Minimum)
 	case d < r.Minimum:
-		return 0, "must be at least " + r.Minimum.String()
+		return 0, problem("must be at least %s", r.Minimum)
 	case d > r.Maximum:
-		return 0, "must be at most " + r.Maximum.String()
+		return 0, problem("must be at most %s", r.Maximum)
 	}
 	return d, ""
 }
+
+// problem returns the problem with a value, for people.
+func problem(text language.Text, args ...any) string { return language.Sprintf(text, args...) }
 
 // MaxSequence is the largest number that all clients can represent exactly.
 const MaxSequence = 1<<53 - 1
@@ -111,7 +116,7 @@ func sequence(v any) (int64, string) {
 	text, _ := v.(Number)
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < 1 || n > MaxSequence {
-		return 0, "must be a whole number between 1 and " + strconv.FormatInt(MaxSequence, 10)
+		return 0, problem("must be a whole number between 1 and %d", int64(MaxSequence))
 	}
 	return n, ""
 }
@@ -132,32 +137,32 @@ func (r *Rule) Text(v any) (string, string) {
 	}
 	switch {
 	case !ok:
-		return "", "must be a string"
+		return "", problem("must be a string")
 	case len(r.Enum) > 0:
 		for _, allowed := range r.Enum {
 			if s == allowed {
 				return s, ""
 			}
 		}
-		return "", "must be one of " + strings.Join(r.Enum, ", ")
+		return "", problem("must be one of %s", strings.Join(r.Enum, ", "))
 	case strings.ContainsRune(s, 0):
-		return "", "must not contain the character U+0000"
+		return "", problem("must not contain the character U+0000")
 	case !utf8.ValidString(s) || strings.ContainsRune(s, utf8.RuneError):
-		return "", "must be valid Unicode text"
+		return "", problem("must be valid Unicode text")
 	case strings.ContainsFunc(s, IsDirection):
-		return "", "must not contain marks that change the direction of text, such as U+202E"
+		return "", problem("must not contain marks that change the direction of text, such as U+202E")
 	case utf8.RuneCountInString(s) > r.MaxLength:
-		return "", "must have at most " + strconv.Itoa(r.MaxLength) + " characters"
+		return "", problem("must have at most %d characters", r.MaxLength)
 	case r.Required && strings.TrimFunc(s, IsBlank) == "":
-		return "", "must not be blank"
+		return "", problem("must not be blank")
 	case utf8.RuneCountInString(s) < r.MinLength:
-		return "", "must have at least " + strconv.Itoa(r.MinLength) + " characters"
+		return "", problem("must have at least %d characters", r.MinLength)
 	case r.Format == "email" && (!emailForm.MatchString(s) || strings.ContainsFunc(s, IsBlank)):
-		return "", "must be an e-mail address such as ada@farm.example"
+		return "", problem("must be an e-mail address such as ada@farm.example")
 	case r.Format == "color" && !colorForm.MatchString(s):
-		return "", "must have the form #RRGGBB"
+		return "", problem("must have the form #RRGGBB")
 	case r.Format == "alphaColor" && !alphaColorForm.MatchString(s):
-		return "", "must have the form #RRGGBB or #RRGGBBAA"
+		return "", problem("must have the form #RRGGBB or #RRGGBBAA")
 	}
 	return s, ""
 }

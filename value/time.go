@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"spoolwright/value/language"
 )
 
 // Timestamp is a point in time, truncated to microseconds.
@@ -46,10 +48,10 @@ var timestampForm = regexp.MustCompile(
 const firstYear = 1900
 
 func ParseTimestamp(v any) (Timestamp, string) {
-	const problem = "must be an RFC 3339 timestamp such as 2024-01-15T10:00:00Z"
+	const wrong language.Text = "must be an RFC 3339 timestamp such as 2024-01-15T10:00:00Z"
 	s, ok := v.(string)
 	if !ok || !timestampForm.MatchString(s) {
-		return Timestamp{}, problem
+		return Timestamp{}, problem(wrong)
 	}
 	s = strings.ToUpper(s)
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999",
@@ -60,22 +62,22 @@ func ParseTimestamp(v any) (Timestamp, string) {
 		}
 		t = t.UTC().Truncate(time.Microsecond)
 		if t.Year() < firstYear || t.Year() > 9999 {
-			return Timestamp{}, "must be in the years 1900 to 9999"
+			return Timestamp{}, problem("must be in the years 1900 to 9999")
 		}
 		return Timestamp{t}, ""
 	}
-	return Timestamp{}, problem
+	return Timestamp{}, problem(wrong)
 }
 
 func ParseMoment(v any) (Moment, string) {
-	if day, problem := ParseDate(v); problem == "" {
+	if day, wrong := ParseDate(v); wrong == "" {
 		return Moment{date: day}, ""
 	}
-	t, problem := ParseTimestamp(v)
-	if problem != "" {
-		problem += " or a date such as 2024-01-15"
+	t, wrong := ParseTimestamp(v)
+	if wrong != "" {
+		wrong = problem("%s or a date such as 2024-01-15", wrong)
 	}
-	return Moment{Time: t.Time}, problem
+	return Moment{Time: t.Time}, wrong
 }
 
 func ParseDate(v any) (Date, string) {
@@ -83,9 +85,9 @@ func ParseDate(v any) (Date, string) {
 	t, err := time.Parse(time.DateOnly, s)
 	switch {
 	case err != nil:
-		return "", "must be a date such as 2024-01-15"
+		return "", problem("must be a date such as 2024-01-15")
 	case t.Year() < firstYear:
-		return "", "must be in the years 1900 to 9999"
+		return "", problem("must be in the years 1900 to 9999")
 	}
 	return Date(s), ""
 }

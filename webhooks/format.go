@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"spoolwright/value/language"
 )
 
 // Format is the format of requests that a receiver understands.
@@ -119,7 +121,7 @@ var discordPath = regexp.MustCompile(`/webhooks/[^/]+/[^/]+$`)
 
 func checkDiscord(u *url.URL, _ string) string {
 	if !discordPath.MatchString(u.Path) {
-		return "must be the webhook URL of a Discord channel: https://discord.com/api/webhooks/…/…"
+		return language.Sprintf("must be the webhook URL of a Discord channel: https://discord.com/api/webhooks/…/…")
 	}
 	return ""
 }
@@ -154,7 +156,7 @@ func teamsRequest(d delivery) request {
 // checkPath requires an address with more than a host, because the path contains the secret.
 func checkPath(u *url.URL, _ string) string {
 	if strings.Trim(u.Path, "/") == "" {
-		return "must be the whole URL of the incoming webhook, with its path"
+		return language.Sprintf("must be the whole URL of the incoming webhook, with its path")
 	}
 	return ""
 }
@@ -180,7 +182,7 @@ var ntfyTopic = regexp.MustCompile(`^/[-_A-Za-z0-9]{1,64}$`)
 
 func checkNtfy(u *url.URL, _ string) string {
 	if !ntfyTopic.MatchString(u.Path) {
-		return "must end with a topic, such as https://ntfy.sh/my-farm: at most 64 letters, digits, - and _"
+		return language.Sprintf("must end with a topic, such as https://ntfy.sh/my-farm: at most 64 letters, digits, - and _")
 	}
 	return ""
 }
@@ -208,7 +210,7 @@ func gotifyRequest(d delivery) request {
 
 func checkGotify(u *url.URL, token string) string {
 	if token == "" && u.Query().Get("token") == "" {
-		return "needs the token of an application: in the field token, or as ?token=… of the URL"
+		return language.Sprintf("needs the token of an application: in the field token, or as ?token=… of the URL")
 	}
 	return ""
 }
@@ -216,7 +218,7 @@ func checkGotify(u *url.URL, token string) string {
 // checkToken returns the problem with the token of a receiver, or "". The token becomes a part of a header field.
 func checkToken(token string) string {
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "must consist of ASCII characters without spaces"
+		return language.Sprintf("must consist of ASCII characters without spaces")
 	}
 	return ""
 }
@@ -226,7 +228,7 @@ var hostLabel = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_
 
 // checkHost returns the problem with the name of a host, or "". The name is no IP address.
 func checkHost(name string) string {
-	const problem = "must name a host, such as hooks.farm.example"
+	problem := language.Sprintf("must name a host, such as hooks.farm.example")
 	name = strings.TrimSuffix(name, ".")
 	labels := strings.Split(name, ".")
 	last := labels[len(labels)-1]
@@ -257,7 +259,7 @@ func isLocal(name string) bool {
 // checkPort returns the problem with the port of a URL, or "" if it has none.
 func checkPort(port string) string {
 	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || n == 0) {
-		return "must have a port from 1 to 65535"
+		return language.Sprintf("must have a port from 1 to 65535")
 	}
 	return ""
 }

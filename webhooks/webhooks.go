@@ -23,6 +23,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/server/mail"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 var (
@@ -317,25 +318,25 @@ func (s *Service) checkURL(text string, format Format, token string) string {
 	plain := len(s.AllowedNetworks) > 0
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || strings.ContainsAny(text, " \t"):
-		return "must be an absolute URL such as https://farm.example/hooks"
+		return language.Sprintf("must be an absolute URL such as https://farm.example/hooks")
 	case u.Scheme != "https" && !(plain && u.Scheme == "http"):
-		return "must be an https URL"
+		return language.Sprintf("must be an https URL")
 	case u.User != nil:
-		return "must not contain a user name or password"
+		return language.Sprintf("must not contain a user name or password")
 	case u.Fragment != "":
-		return "must not contain a fragment"
+		return language.Sprintf("must not contain a fragment")
 	}
 	if problem := checkPort(u.Port()); problem != "" {
 		return problem
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
 		if !isAllowed(addr, u.Scheme == "https", s.AllowedNetworks) {
-			return "must not name a private, local or special address"
+			return language.Sprintf("must not name a private, local or special address")
 		}
 	} else if problem := checkHost(u.Hostname()); problem != "" {
 		return problem
 	} else if !plain && isLocal(u.Hostname()) {
-		return "must not name a host of a private network"
+		return language.Sprintf("must not name a host of a private network")
 	}
 	if check := formats[format].check; check != nil {
 		return check(u, token)

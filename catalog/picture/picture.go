@@ -16,6 +16,7 @@ import (
 	"runtime"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // The limits of a picture to decode, and the width and height of the pictures made from it. A JPEG file can have many
@@ -42,7 +43,7 @@ type Picture struct {
 var ErrFormat = invalid("must be a complete PNG or JPEG picture; WebP and other formats are not read")
 
 // invalid returns the 422 of a picture.
-func invalid(format string, args ...any) error { return server.Invalid("body", format, args...) }
+func invalid(format language.Text, args ...any) error { return server.Invalid("body", format, args...) }
 
 // Maker makes pictures. The zero value is ready to use. All pictures of one Maker share the work allowed for one
 // picture, so that a file with many pictures takes no longer than one picture.

@@ -9,12 +9,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"spoolwright/value/language"
 )
 
 // MaxSize is the maximum size of a file in bytes.
@@ -85,17 +86,19 @@ type Error struct{ text string }
 
 func (e *Error) Error() string { return e.text }
 
-func broken(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+func broken(format language.Text, args ...any) error {
+	return &Error{language.Sprintf(format, args...)}
+}
 
 // ErrTooLarge is the error of a file of more than MaxSize bytes.
-var ErrTooLarge = &Error{"The file is larger than 200 MB"}
+var ErrTooLarge = &Error{language.Sprintf("The file is larger than 200 MB")}
 
 // ErrUnknown is the error of a text that has nothing that a slicer writes.
-var ErrUnknown = &Error{"This is not a sliced file: it has neither a print time nor an amount of filament"}
+var ErrUnknown = &Error{language.Sprintf("This is not a sliced file: it has neither a print time nor an amount of filament")}
 
 var (
-	errTruncated = &Error{"The file ends too early; it was not copied completely"}
-	errBomb      = &Error{"The file unpacks to far more data than a sliced file has"}
+	errTruncated = &Error{language.Sprintf("The file ends too early; it was not copied completely")}
+	errBomb      = &Error{language.Sprintf("The file unpacks to far more data than a sliced file has")}
 )
 
 // Read reads a file. An *Error describes a file that cannot be read; any other error is that of r.

@@ -15,6 +15,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // maxKinds is the maximum number of rows of vendors or filaments in an import through the API. It is low because
@@ -169,7 +170,7 @@ func (k kind[T]) checkKeys(keys []string) (problems []server.FieldError) {
 	if keys[0] != "" {
 		id, ok := value.ParseID(keys[0])
 		if !ok {
-			problems = append(problems, server.FieldError{Field: "id", Message: "must be a UUID"})
+			problems = append(problems, server.FieldError{Field: "id", Message: language.Sprintf("must be a UUID")})
 		}
 		keys[0] = id
 	}
@@ -430,7 +431,7 @@ func (f *kindFile[T]) lock(
 	for i, row := range f.rows {
 		report[i].Row = int64(row.Line)
 		var s transfer.Stored
-		problem := func(field, message string, args ...any) { invalid.Add(row.Line, field, message, args...) }
+		problem := func(field string, message language.Text, args ...any) { invalid.Add(row.Line, field, message, args...) }
 		switch keys := row.Keys; {
 		case keys == nil:
 		case keys[0] != "":

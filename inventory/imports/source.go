@@ -15,6 +15,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // itemColumns are the columns that an import of items sets, without the column of the parent.
@@ -320,8 +321,8 @@ func (b *itemBatch) write(ctx context.Context) error {
 	for i, item := range items {
 		row := &b.rows[i]
 		row.Entity, row.ID, row.Remark = b.entity, item.ID, ""
-		remark := func(format string, args ...any) {
-			row.Remark = strings.TrimPrefix(row.Remark+"; "+fmt.Sprintf(format, args...), "; ")
+		remark := func(format language.Text, args ...any) {
+			row.Remark = strings.TrimPrefix(row.Remark+"; "+language.Sprintf(format, args...), "; ")
 		}
 		if len(item.Problems) > 0 {
 			row.Action = "skipped"

@@ -12,6 +12,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // A source may have definitions of custom fields. Files have no definitions; see fields.go.
@@ -128,7 +129,7 @@ func (i *sourceItem) extraProblems(known map[string]*inventory.CustomField) (pro
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
 		f := known[key]
 		if f == nil {
-			problems = append(problems, server.FieldError{Field: "extra." + key, Message: "is not a custom field"})
+			problems = append(problems, server.FieldError{Field: "extra." + key, Message: language.Sprintf("is not a custom field")})
 			continue
 		}
 		if *f.Type.Value == "text" {

@@ -16,6 +16,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // maxMade limits the spools that the quantities of a file make.
@@ -45,8 +46,8 @@ type rowValues struct {
 	left     []string // the remaining weights of the spools of a row, if they differ
 }
 
-func (r *rowValues) problem(field, format string, args ...any) {
-	r.problems = append(r.problems, server.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+func (r *rowValues) problem(field string, format language.Text, args ...any) {
+	r.problems = append(r.problems, server.FieldError{Field: field, Message: language.Sprintf(format, args...)})
 }
 
 // Convert recognizes the columns of a sheet, and converts the sheet to a table of fields. The error is a 422.
@@ -541,9 +542,9 @@ func (c *converter) addExtra(r *rowValues, key, text string, isNumber bool) {
 }
 
 // change records that a text was converted.
-func (c *converter) change(r *rowValues, field, text, format string, args ...any) {
+func (c *converter) change(r *rowValues, field, text string, format language.Text, args ...any) {
 	c.changed = append(c.changed,
-		transfer.CellChange{Line: r.line, Field: field, Text: text, Detail: fmt.Sprintf(format, args...)})
+		transfer.CellChange{Line: r.line, Field: field, Text: text, Detail: language.Sprintf(format, args...)})
 }
 
 // isFreeText reports whether a target is a text of any form, or a custom field.

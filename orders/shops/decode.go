@@ -9,6 +9,7 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // decode decodes a JSON text into a value of a type of messages. It ignores unknown members of objects: unlike clients
@@ -35,7 +36,7 @@ func decode(text json.RawMessage, to reflect.Value, name string) error {
 		}
 		var members map[string]json.RawMessage
 		if json.Unmarshal(text, &members) != nil {
-			problem = "must be a JSON object"
+			problem = language.Sprintf("must be a JSON object")
 			break
 		}
 		for i := range to.NumField() {
@@ -51,7 +52,7 @@ func decode(text json.RawMessage, to reflect.Value, name string) error {
 	case reflect.Slice:
 		var entries []json.RawMessage
 		if json.Unmarshal(text, &entries) != nil {
-			problem = "must be a list"
+			problem = language.Sprintf("must be a list")
 			break
 		}
 		to.Set(reflect.MakeSlice(to.Type(), len(entries), len(entries)))
@@ -66,11 +67,11 @@ func decode(text json.RawMessage, to reflect.Value, name string) error {
 		}
 	case reflect.String:
 		if json.Unmarshal(text, to.Addr().Interface()) != nil {
-			problem = "must be a text"
+			problem = language.Sprintf("must be a text")
 		}
 	case reflect.Bool:
 		if json.Unmarshal(text, to.Addr().Interface()) != nil {
-			problem = "must be true or false"
+			problem = language.Sprintf("must be true or false")
 		}
 	default:
 		panic("shops: no decoder for " + to.Type().String())
@@ -147,7 +148,7 @@ func (m *moment) UnmarshalJSON(b []byte) error {
 	}
 	t, problem := value.ParseTimestamp(text)
 	if problem == "" && (t.Year() < 1990 || t.Year() > 9000) {
-		problem = "must be in the years 1990 to 9000"
+		problem = language.Sprintf("must be in the years 1990 to 9000")
 	}
 	if problem != "" {
 		return errors.New(problem)

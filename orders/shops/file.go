@@ -14,6 +14,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // fileRow is a row of a file: a line of an order, with the fields of the order in one or all of its rows.
@@ -99,7 +100,7 @@ func convertFile(sheet *transfer.Sheet, how transfer.Reading) (*transfer.Convers
 	for _, row := range c.Table.Rows {
 		if n := at["status"]; n > 0 && row.Cells[n-1] != nil && stateOf(*row.Cells[n-1]) == unknown {
 			c.Changed = append(c.Changed, transfer.CellChange{Line: row.Line, Field: "status", Text: *row.Cells[n-1],
-				Detail: "an order to print"})
+				Detail: language.Sprintf("an order to print")})
 		}
 	}
 	return c, nil
@@ -187,7 +188,9 @@ func readFile(file *transfer.Table, how transfer.Reading, most int) (f orderFile
 	known := map[[2]string]*fileOrder{}
 	for i := range rows {
 		row := &rows[i].In
-		problem := func(field, format string, args ...any) { invalid.Add(rows[i].Line, field, format, args...) }
+		problem := func(field string, format language.Text, args ...any) {
+			invalid.Add(rows[i].Line, field, format, args...)
+		}
 		source, reference := clean(row.Source.Or(""), 200, false), clean(row.Reference.Or(""), 200, false)
 		if reference == "" {
 			problem("reference", "is required")
@@ -299,7 +302,7 @@ func (o *fileOrder) addLine(row *fileRow, program string) string {
 	case program == "ebay", row.Quantity.IsNull() && row.UnitPrice.IsNull() && row.LinePrice.IsNull():
 		return "" // more about the order
 	default:
-		return "is required, or sku"
+		return language.Sprintf("is required, or sku")
 	}
 	if program == "shopify" && l.SKU == "" && tips[sheets.Key(l.Title)] {
 		return ""

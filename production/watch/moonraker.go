@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"spoolwright/value/language"
 )
 
 // Times of kind moonraker.
@@ -68,7 +70,7 @@ type rpcMessage struct {
 	Error  *struct{ Code int }
 }
 
-var klipperAway = Observation{State: Offline, Code: "klipper", Message: "Moonraker answers, but Klipper is not ready."}
+var klipperAway = Observation{State: Offline, Code: "klipper", Message: language.Sprintf("Moonraker answers, but Klipper is not ready.")}
 
 func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	// Moonraker opens WebSockets without a key too, so HTTP finds a wrong one.

@@ -5,6 +5,7 @@ package language
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -167,6 +168,12 @@ func (l *Language) Text(text Text, args ...any) string {
 	return fmt.Sprintf(s, args...)
 }
 
+// Sprintf returns a text in English, formatted with the arguments: a message of the API, for Message.
+func Sprintf(text Text, args ...any) string { return English.Text(text, args...) }
+
+// Error returns an error whose message is a text in English, for Message.
+func Error(text Text, args ...any) error { return errors.New(Sprintf(text, args...)) }
+
 // hasForms reports whether a text with "|" has a plural there, and not a context.
 func hasForms(text Text) bool { return strings.Contains(string(text), "%d") }
 
@@ -195,21 +202,46 @@ func firstNumber(args []any) int64 {
 	return 0
 }
 
-// Message translates a message of the API, which was formatted in English. It returns a message that no text of the
-// language has as its format as it is.
+// Message translates a message of the API, which was formatted in English. The message may consist of several, with a
+// semicolon between them and the names of fields before them. Message returns parts that no text of the language has
+// as its format as they are.
 func (l *Language) Message(english string) string {
-	all := l.load()
-	if translated, ok := all.texts[Text(english)]; ok {
+	if translated, ok := l.message(english); ok {
 		return translated
 	}
-	for _, f := range all.formats {
-		if args, ok := f.match(english); ok {
-			forms := strings.Split(f.translated, "|")
-			n, _ := strconv.ParseInt(f.number(args), 10, 64)
-			return fmt.Sprintf(forms[min(l.form(n), len(forms)-1)], args...)
+	parts := strings.Split(english, "; ")
+	for i, part := range parts {
+		field, problem, _ := strings.Cut(part, " ")
+		if translated, ok := l.message(part); ok {
+			parts[i] = translated
+		} else if translated, ok := l.message(problem); ok {
+			parts[i] = field + " " + translated
 		}
 	}
-	return english
+	return strings.Join(parts, "; ")
+}
+
+func (l *Language) message(english string) (translated string, ok bool) {
+	all := l.load()
+	if translated, ok := all.texts[Text(english)]; ok {
+		translated, _, _ = strings.Cut(translated, "|")
+		return translated, true
+	}
+	for _, f := range all.formats {
+		args, ok := f.match(english)
+		if !ok {
+			continue
+		}
+		n, _ := strconv.ParseInt(f.number(args), 10, 64)
+		for i, arg := range args { // which may be a message itself
+			if s := arg.(string); strings.Contains(s, " ") && s[0] >= 'a' && s[0] <= 'z' {
+				args[i] = l.Message(s)
+			}
+		}
+		forms := strings.Split(f.translated, "|")
+		return fmt.Sprintf(forms[min(l.form(n), len(forms)-1)], args...), true
+	}
+	return "", false
 }
 
 // Sentence returns a text as a sentence: with a capital and a full stop.
