@@ -22,12 +22,13 @@ import (
 func init() { language.Of("de").UseMadeUp() }
 
 var (
-	ids        = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
-	links      = regexp.MustCompile(`href="(/[^"#]*)`)
-	bracketed  = regexp.MustCompile(`(?s)⟦[^⟦⟧]*⟧`)
-	untold     = regexp.MustCompile(`(?s)<(script|style|pre|code|kbd)\b.*?</(script|style|pre|code|kbd)>|<!--.*?-->`)
-	spoken     = regexp.MustCompile(`\s(?:title|alt|aria-label|placeholder|data-confirm|data-scan|data-denied)="([^"]*)"`)
-	ownWords   = strings.Fields("Spoolwright API CSV QR URL SKU GTIN kg mm cm min Enter Esc PLA PETG ABS ASA TPU PA PC")
+	ids       = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
+	links     = regexp.MustCompile(`href="(/[^"#]*)`)
+	bracketed = regexp.MustCompile(`(?s)⟦[^⟦⟧]*⟧`)
+	untold    = regexp.MustCompile(`(?s)<(script|style|pre|code|kbd|output)\b.*?</(script|style|pre|code|kbd)>|<!--.*?-->`)
+	spoken    = regexp.MustCompile(`\s(?:title|alt|aria-label|placeholder|data-confirm|data-scan|data-denied)="([^"]*)"`)
+	ownWords  = strings.Fields("Spoolwright tenant API CSV QR URL SKU GTIN kg mm cm min Enter Esc PLA PETG ABS ASA TPU PA PC HIPS " +
+		"Shopify WooCommerce Discord Microsoft Teams ntfy Gotify Slack Moonraker Klipper OctoPrint PrusaLink")
 	skippedURL = regexp.MustCompile(`^/(docs|assets|farm-ca|openapi|api/)|\.(csv|gz|jsonl|ico)|format=|/picture$`)
 )
 
@@ -96,6 +97,9 @@ func dataOf(t *testing.T, c *testkit.Client) map[string]bool {
 			collect(v)
 		}
 	}
+	samples, err := os.ReadFile("start/farm.json") // has notes and names that lists do not have
+	testkit.Check(t, err)
+	add(string(samples))
 	for _, w := range append(ownWords, splitWords(c.Email)...) {
 		known[w] = true
 	}

@@ -210,7 +210,7 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: orderNoun,
 		{field{"due_date", text}, "Due on", "type=date", nil},
 		{field{"currency", text}, "Currency of the prices", "hint=Such as USD. Empty for that of the farm.", nil},
 		{field{"exchange_rate", number}, "Exchange rate", "type=number;unit=$currency", nil},
-		{field{"exchange_date", text}, "Exchange rate of", "type=date;hint=Today if it is empty.", nil},
+		{field{"exchange_date", text}, "Exchange rate of|a day", "type=date;hint=Today if it is empty.", nil},
 		{field{"sales_tax_percent", number}, "Sales tax", "type=number;unit=%", nil},
 		{field{"prices_include_tax", optionalFlag}, "Prices", "", []word{{"", "As in the settings"},
 			{"true", "Include tax"}, {"false", "Are without tax"}}},
@@ -308,8 +308,8 @@ func (p *orderPage) Deliver(f *form, index int) input {
 	} else if a != nil {
 		n = a.Reserved
 	}
-	return newInput(f, fmt.Sprintf("items[%d].quantity", index), "", "label="+v.t("%s to deliver", i.Product), "type=number",
-		"value="+strconv.Itoa(n))
+	return newInput(f, fmt.Sprintf("items[%d].quantity", index), "", "label="+v.t("%s to deliver", i.Product),
+		"type=number", "value="+strconv.Itoa(n))
 }
 
 func showOrder(v *visit) error { return v.orderPage(200, "", nil) }

@@ -125,7 +125,8 @@ func (l *pickList) share(v *visit) {
 }
 
 // showPacking shows the slips of the orders that the address names by their ids, or of all orders that are ready to
-// pack, in the language of the farm. Otherwise it offers the ready orders and the other open orders, in the order of their due dates.
+// pack, in the language of the farm. Otherwise it offers the ready orders and the other open orders, in the order of
+// their due dates.
 func showPacking(v *visit) error {
 	p := &packingPage{}
 	asked, ready := v.r.URL.Query()["id"], v.r.URL.Query().Get("ready") != ""

@@ -12,7 +12,8 @@ func TestUndoMaterial(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	b := signIn(t, c)
-	b.header.Set("Accept-Language", "de")
+	c.Patch(t, "/api/v1/auth/me", j{"language": "en"}).Want(200)
+	b.header.Set("Accept-Language", "de") // numbers and dates follow the browser
 	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Red", "diameter_mm": 1.75}).
 		Want(201).ID()
 	created := c.Post(t, "/api/v1/products", j{"name": "Hook", "materials": []j{

@@ -53,7 +53,8 @@ func TestCorrectRun(t *testing.T) {
 	tenant := newAPI(t, testkit.Options{}).Tenant(t)
 	c := tenant.User(t, "operator")
 	b := signIn(t, c)
-	b.header.Set("Accept-Language", "de")
+	c.Patch(t, "/api/v1/auth/me", j{"language": "en"}).Want(200)
+	b.header.Set("Accept-Language", "de") // numbers and dates follow the browser
 	first := c.NewSpool(t, 1000, j{"purchase_price": 20})
 	second := c.NewSpool(t, 1000, j{"purchase_price": 30, "color": "Red"})
 	third := c.NewSpool(t, 1000, j{"purchase_price": 40, "color": "Blue"})

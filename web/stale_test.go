@@ -19,6 +19,7 @@ import (
 var others = map[string]string{
 	"they sign in and out": `/sign-in /sign-in/code /sign-out /forgotten-password /password-link/{token}
 		/account/sessions/{id}/end`,
+	"they set one value of the visitor": `/account/language`,
 	"they ask for the present password or a code, which a stale page does not have": `/account/password
 		/account/second-factor /account/second-factor/confirm /account/second-factor/recovery-codes
 		/account/second-factor/disable`,

@@ -16,6 +16,7 @@ func TestFirstSteps(t *testing.T) {
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "admin")
 	b := signIn(t, c)
+	c.Patch(t, "/api/v1/auth/me", j{"language": "en"}).Want(200)
 	b.header.Set("Accept-Language", "de-AT,en;q=0.5")
 	page := b.get(t, "/").want(t, 200).shows(t, "First steps", "Time zone and currency", "Import a file",
 		"Fill with sample data", "Hide these steps")

@@ -1,6 +1,9 @@
 // Comfort for the pages, which work without it.
 "use strict";
 
+// The texts that the script shows are attributes of the body, in the language of the page.
+const texts = document.body.dataset;
+
 // Filters apply while they are changed.
 for (const form of document.querySelectorAll("form[data-filter]")) {
   let timer;
@@ -77,7 +80,7 @@ for (const [n, field] of document.querySelectorAll("[data-pick]").entries()) {
     list.insertAdjacentHTML("beforeend", html);
     const options = list.querySelectorAll("[role=option]");
     for (const [i, option] of options.entries()) option.id = `${list.id}-${i}`;
-    words.textContent = options.length > 0 ? `${options.length} choices` : "Nothing matches";
+    words.textContent = options.length > 0 ? texts.choices.replace("%d", options.length) : texts.none;
     list.dataset.empty = words.textContent;
     show(true);
   };
@@ -174,7 +177,7 @@ const giveBack = ({ action, values }) => {
   const box = document.createElement("p");
   box.setAttribute("role", "status");
   box.className = "theirs";
-  box.textContent = "Your session had ended. This is what you typed: send it again.";
+  box.textContent = texts.ended;
   form.prepend(box);
   box.scrollIntoView({ block: "center" });
 };
@@ -222,7 +225,7 @@ for (const form of document.querySelectorAll("form:has([data-all])")) {
   const show = () => {
     const chosen = boxes().filter((box) => box.checked).length;
     form.querySelector("[data-all]").checked = chosen > 0 && chosen === boxes().length;
-    form.querySelector("[data-count]").textContent = chosen > 0 ? `${chosen} chosen` : "";
+    form.querySelector("[data-count]").textContent = chosen > 0 ? texts.chosen.replace("%d", chosen) : "";
   };
   let last;
   form.addEventListener("click", (event) => {
@@ -246,7 +249,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     const text = button.previousElementSibling;
     if (text.matches("input")) text.select();
     else getSelection().selectAllChildren(text);
-    if (document.execCommand("copy")) button.textContent = "Copied";
+    if (document.execCommand("copy")) button.textContent = texts.copied;
   });
 }
 
