@@ -90,3 +90,21 @@ func TestLabels(t *testing.T) {
 	b.get(t, "/labels?id=x").want(t, 404)
 	b.get(t, "/labels?id="+strings.Repeat(first+"&id=", 100)+first).want(t, 422).shows(t, "at most 100")
 }
+
+// What is printed for others is in the language of the farm, also for a person with another language.
+func TestPrintedLanguage(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	c := api.Tenant(t).User(t, "admin")
+	b := signIn(t, c)
+	c.Patch(t, "/api/v1/settings", j{"language": "de"}).Want(200)
+	c.Patch(t, "/api/v1/auth/me", j{"language": "en"}).Want(200)
+	spool, product := c.NewSpool(t, 500, nil), c.NewProduct(t, "HOOK", 5)
+	order := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": product, "quantity": 1}}}).Want(201).ID()
+	for path, want := range map[string]string{"/labels?id=" + spool: "de", "/products/labels?id=" + product: "de",
+		"/packing?id=" + order: "de", "/packing": "en", "/orders/" + order: "en"} {
+		if p := b.get(t, path).want(t, 200); !strings.Contains(p.text, `<html lang="`+want+`">`) {
+			t.Errorf("%s is not in %s", path, want)
+		}
+	}
+}
