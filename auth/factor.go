@@ -425,6 +425,6 @@ func tooManyCodes(err error) error {
 		return err
 	}
 	c := *e
-	c.Detail = "Too many wrong codes; try again later, or use a recovery code"
+	c.Detail = language.Sprintf("Too many wrong codes; try again later, or use a recovery code")
 	return &c
 }

@@ -11,6 +11,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/mail"
+	"spoolwright/value/language"
 )
 
 // A LinkMailer sends the e-mails with password links. Each row of link_emails is an e-mail for a user; the item of the
@@ -144,6 +145,7 @@ type dueLink struct {
 	invitation        bool // to a user who has not set a password yet
 	tries             int  // including this one
 	email, name, farm string
+	language          *language.Language
 }
 
 // try sends the e-mail of a user once, if it is due. It returns only errors of the database.
@@ -151,6 +153,7 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 	s := m.Service
 	token := s.tokens.newLink(db.ActorOf(ctx).Tenant)
 	var d dueLink
+	var userLanguage, farmLanguage string
 	// The first statement locks the user, like every transaction that changes the e-mails of a user. An e-mail for a
 	// disabled user, or an invitation for a user who has set a password, is no longer needed.
 	lock := db.SQL(`select id from users where id = $1 for no key update`, user)
@@ -161,10 +164,11 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 	// A tenant that has sent too many e-mails waits. Concurrent tries may exceed the limit by their number.
 	wait := db.SQL(`
 		update link_emails e set next_try_at = now() + make_interval(secs => $3),
-			error = 'the farm sends at most ' || $2::int || ' of these e-mails in an hour'
+			error = $4
 		where e.user_id = $1 and e.next_try_at <= now() and (
 			select count(*) from link_emails o where o.ended_at > now() - interval '1 hour' and o.error is null) >= $2::int`,
-		user, linksOfFarm, linkFarmPause.Seconds())
+		user, linksOfFarm, linkFarmPause.Seconds(),
+		language.Sprintf("the farm sends at most %d of these e-mails in an hour", linksOfFarm))
 	// The row becomes due again after the pause: another try follows if the service dies during this one. Until then,
 	// no other instance tries.
 	claim := db.SQL(`
@@ -173,8 +177,9 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 			next_try_at = now() + make_interval(secs => ($2::float8[])[least(e.tries + 1, cardinality($2::float8[]))])
 		from users u cross join tenants t
 		where e.user_id = $1 and e.next_try_at <= now() and u.id = e.user_id
-		returning e.kind = 'invitation', e.tries, u.email, u.name, t.name`, user, linkPauseSeconds()).
-		Into(&d.invitation, &d.tries, &d.email, &d.name, &d.farm)
+		returning e.kind = 'invitation', e.tries, u.email, u.name, t.name, coalesce(u.language, ''),
+			coalesce(t.language, '')`, user, linkPauseSeconds()).
+		Into(&d.invitation, &d.tries, &d.email, &d.name, &d.farm, &userLanguage, &farmLanguage)
 	link := db.SQL(`update users set link_hash = $2, link_expires_at = $3 where id = $1`,
 		user, linkHash(token), s.now().UTC().Truncate(time.Second).Add(linkFor))
 	err := s.db.Decide(ctx, []*db.Stmt{lock, drop, wait, claim}, func() ([]*db.Stmt, error) {
@@ -186,6 +191,7 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 	if err != nil || claim.Rows() == 0 {
 		return err
 	}
+	d.language = language.First(userLanguage, farmLanguage)
 	err = s.mail.Send(ctx, linkMail(d, s.site+"/password-link/"+token))
 	return m.end(ctx, user, token, d.tries, err)
 }
@@ -239,13 +245,15 @@ func oneLine(name string) string {
 
 // linkMail returns the e-mail with a link.
 func linkMail(d dueLink, link string) mail.Message {
-	d.name, d.farm = oneLine(d.name), oneLine(d.farm)
-	m := mail.Message{To: d.email, Subject: "Set your password of Spoolwright", Text: "Hello " + d.name + ",\n\n"}
+	name := oneLine(d.name)
 	if d.invitation {
-		m.Subject = "Your invitation to Spoolwright"
-		m.Text += "you are invited to the farm " + d.farm + " in Spoolwright.\n"
+		return mail.Message{To: d.email, Subject: d.language.Text("Your invitation to Spoolwright"),
+			Text: d.language.Text("Hello %s,\n\nyou are invited to the farm %s in Spoolwright.\n"+
+				"With this link you set your password. It works once, within 24 hours:\n\n%s\n\n"+
+				"If you do not expect this e-mail, ignore it: nothing has changed.\n", name, oneLine(d.farm), link)}
 	}
-	m.Text += "With this link you set your password. It works once, within 24 hours:\n\n" + link + "\n\n" +
-		"If you do not expect this e-mail, ignore it: nothing has changed.\n"
-	return m
+	return mail.Message{To: d.email, Subject: d.language.Text("Set your password of Spoolwright"),
+		Text: d.language.Text("Hello %s,\n\n"+
+			"With this link you set your password. It works once, within 24 hours:\n\n%s\n\n"+
+			"If you do not expect this e-mail, ignore it: nothing has changed.\n", name, link)}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime"
 	"mime/quotedprintable"
 	"regexp"
 	"strings"
@@ -416,4 +417,32 @@ func TestNamesInEmails(t *testing.T) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
+}
+
+// An invitation is in the language of the user, else in that of the farm.
+func TestLinkMailLanguages(t *testing.T) {
+	t.Parallel()
+	f := newLinkFarm(t, testkit.SMTPOptions{})
+	invite := func(language any) (subject, text string) {
+		t.Helper()
+		body := newUser(j{"send": true, "language": language})
+		delete(body, "password")
+		f.admin.Post(t, usersPath, body).Want(201)
+		header, text := f.smtp.Wait(t).Read(t)
+		subject, err := new(mime.WordDecoder).DecodeHeader(header.Get("Subject"))
+		testkit.Check(t, err)
+		return subject, text
+	}
+	want := func(language any, subject, text string) {
+		t.Helper()
+		if s, all := invite(language); s != subject || !strings.Contains(all, text) || !linkInText.MatchString(all) {
+			t.Errorf("language %v: %s: %s", language, s, all)
+		}
+	}
+	const german, english = "bist zur Farm", "you are invited to the farm"
+	want(nil, "Your invitation to Spoolwright", english)
+	want("de", "Deine Einladung zu Spoolwright", german)
+	f.admin.Patch(t, "/api/v1/settings", j{"language": "de"}).Want(200)
+	want(nil, "Deine Einladung zu Spoolwright", german)
+	want("en", "Your invitation to Spoolwright", english)
 }

@@ -192,7 +192,7 @@ func (s *Service) begin(
 				RetryAfter: limit.RetryAfter,
 			}
 			if limit.Window == loginWindow {
-				e.Detail = "Too many logins of this account; try again later"
+				e.Detail = language.Sprintf("Too many logins of this account; try again later")
 			}
 			return nil, e
 		}

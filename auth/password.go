@@ -17,6 +17,7 @@ import (
 
 	"spoolwright/auth/common"
 	"spoolwright/server/limit"
+	"spoolwright/value/language"
 )
 
 // Rounds is the number of rounds of PBKDF2 for new passwords.
@@ -129,13 +130,13 @@ const (
 func CheckPassword(p string) error {
 	switch n := utf8.RuneCountInString(p); {
 	case !utf8.ValidString(p) || strings.ContainsRune(p, 0):
-		return errors.New("must be valid UTF-8 text without NUL characters")
+		return language.Error("must be valid UTF-8 text without NUL characters")
 	case n < MinPassword:
-		return fmt.Errorf("must have at least %d characters", MinPassword)
+		return language.Error("must have at least %d characters", MinPassword)
 	case n > maxPassword:
-		return fmt.Errorf("must have at most %d characters", maxPassword)
+		return language.Error("must have at most %d characters", maxPassword)
 	case common.Contains(p):
-		return errors.New("is one of the most common passwords, which attackers try first: choose another one")
+		return language.Error("is one of the most common passwords, which attackers try first: choose another one")
 	}
 	return nil
 }

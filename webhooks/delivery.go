@@ -106,9 +106,9 @@ func (s *Service) test(ctx context.Context, r *server.Request[struct{}]) (server
 	delivery := db.SQL(`
 		insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
 		select uuid_v7(), w.id, 'msg_' || uuid_v7(), $2,
-			event_body($2, json_build_object('webhook_id', w.id, 'message', 'This is a test.')), now()
+			event_body($2, json_build_object('webhook_id', w.id, 'message', $3::text)), now()
 		from webhooks w where w.id = $1 and w.disabled_at is null
-		returning `+deliveryColumns, id, testEvent)
+		returning `+deliveryColumns, id, testEvent, testMessage)
 	return pending(webhook, delivery, &disabled, s.DB.Write(ctx, webhook, delivery, wake(id)))
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/value/language"
 )
 
 const (
@@ -129,6 +130,7 @@ type receiver struct {
 	format   Format
 	farm     string   // the name of the tenant
 	currency string   // of the tenant, or ""
+	language string   // of the tenant, or ""
 	secrets  [][]byte // of the format standard; otherwise the token
 	problem  string   // why no request or e-mail can be sent
 }
@@ -322,7 +324,7 @@ func (w *worker) try(sending context.Context, to receiver, d due) result {
 // interrupted returns the outcome of a try that was ended before there was a response, and whether the try does not
 // count.
 func (w *worker) interrupted(sending context.Context, o outcome) (outcome, bool) {
-	o.err = noResponse + ", which was short because many receivers hang"
+	o.err = language.Sprintf("no response in time, which was short because many receivers hang")
 	return o, sending.Err() != nil || o.took < hangsAfter/2
 }
 
@@ -361,16 +363,17 @@ func (w *worker) record(look bool) (state, error) {
 	if failed && !succeeded || gone {
 		stmts = append(stmts, disabled)
 	}
-	var url, format, farm, currency string
+	var url, format, farm, currency, language string
 	var isDisabled, isFailing bool
 	var secret, previous []byte
 	webhook := db.SQL(`
 		select url, disabled_at is not null, failing_since is not null, secret,
 			case when previous_until > now() then previous_secret end, format,
 			coalesce((select t.name from tenants t where t.tenant_id = $2), ''),
-			coalesce((select t.currency from tenants t where t.tenant_id = $2), '')
+			coalesce((select t.currency from tenants t where t.tenant_id = $2), ''),
+			coalesce((select t.language from tenants t where t.tenant_id = $2), '')
 		from webhooks where id = $1`, w.ID, w.Tenant).
-		Into(&url, &isDisabled, &isFailing, &secret, &previous, &format, &farm, &currency)
+		Into(&url, &isDisabled, &isFailing, &secret, &previous, &format, &farm, &currency, &language)
 	skip := make([]string, 0, maxParallel)
 	for id := range w.running {
 		skip = append(skip, id)
@@ -417,7 +420,8 @@ func (w *worker) record(look bool) (state, error) {
 	if err := json.Unmarshal(loaded.Array(), &further); err != nil {
 		return state{}, err
 	}
-	w.receiver, w.failing = receiver{url: url, format: Format(format), farm: farm, currency: currency}, isFailing
+	w.receiver, w.failing = receiver{url: url, format: Format(format), farm: farm, currency: currency,
+		language: language}, isFailing
 	w.loaded = append(w.loaded, further...)
 	for _, text := range [][]byte{secret, previous} {
 		if text == nil {
@@ -492,10 +496,10 @@ func (w *worker) update() *db.Stmt {
 // there may be more such deliveries.
 func (w *worker) cancel(deleted bool) (more bool, err error) {
 	end := db.SQL(`
-		update webhook_deliveries set status = 'failed', next_try_at = null, error = 'the webhook is disabled'
+		update webhook_deliveries set status = 'failed', next_try_at = null, error = $3
 		where tenant_id = $1 and id = any (array(
 			select id from webhook_deliveries where tenant_id = $1 and webhook_id = $2 and status = 'pending' limit 1000))
-		returning id`, w.Tenant, w.ID)
+		returning id`, w.Tenant, w.ID, language.Sprintf("the webhook is disabled"))
 	if deleted {
 		end = db.SQL(`
 			delete from webhook_deliveries

@@ -15,6 +15,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/server/mail"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // The URL of a webhook of the format email is mailto: and the address of a user of the tenant. A worker sends all due
@@ -62,7 +63,7 @@ func (w *worker) stepEmail(ctx, sending context.Context) (ended bool, err error)
 	stop := w.mustStop(ctx)
 	for i, d := range w.loaded { // messages take less memory than bodies
 		if d.Body != "" {
-			w.loaded[i].message, w.loaded[i].Body = newMessage([]byte(d.Body), w.PublicURL, w.currency), ""
+			w.loaded[i].message, w.loaded[i].Body = newMessage([]byte(d.Body), w.PublicURL, w.receiver), ""
 		}
 	}
 	if load := !stop && w.look && len(w.loaded) < maxPerEmail; load || len(w.done) > 0 {
@@ -94,7 +95,7 @@ func (w *worker) tryEmail(sending context.Context, to receiver, batch []due) []r
 	}
 	o := outcome{began: time.Now(), err: to.problem}
 	if o.err == "" && w.Mail == nil {
-		o.err = "the service has no mail server: the setting SMTP_URL is empty"
+		o.err = language.Sprintf("the service has no mail server: the setting SMTP_URL is empty")
 	}
 	if o.err != "" {
 		return all(o, false)
@@ -109,13 +110,15 @@ func (w *worker) tryEmail(sending context.Context, to receiver, batch []due) []r
 	pause, may, err := w.countEmail(to.url)
 	switch {
 	case err != nil:
-		o.err = "the e-mails of the farm could not be counted"
+		o.err = language.Sprintf("the e-mails of the farm could not be counted")
 		return all(o, false)
 	case !may:
-		o.err, o.permanent = "no user of the farm who has set a password and is not disabled has the address", true
+		o.permanent = true
+		o.err = language.Sprintf("no user of the farm who has set a password and is not disabled has the address")
 		return all(o, false)
 	case pause > 0:
-		w.postpone(batch, pause, fmt.Sprintf("waits: the webhooks of a farm can send %d e-mails in an hour", maxPerHour))
+		w.postpone(batch, pause, language.Sprintf("waits: the webhooks of a farm can send %d e-mails in an hour",
+			maxPerHour))
 		return all(o, true)
 	}
 	ctx, cancel := context.WithTimeout(w.requests, w.Timeout)
@@ -129,7 +132,7 @@ func (w *worker) tryEmail(sending context.Context, to receiver, batch []due) []r
 	case !errors.As(err, &failed):
 		o.err = err.Error()
 	case failed.Again > 0:
-		w.postpone(batch, failed.Again, "waits: "+failed.Reason)
+		w.postpone(batch, failed.Again, language.Sprintf("waits: %s", failed.Reason))
 		return all(o, true)
 	case failed.Code != 0:
 		o.code, o.response, o.permanent = failed.Code, failed.Reason, failed.Permanent
@@ -204,13 +207,14 @@ func newEmail(to receiver, batch []due, site, webhook string) mail.Message {
 		}
 		subject = strings.Join(titles, ", ")
 	}
-	fmt.Fprintf(&text, "-- \nYou get this e-mail as a user of the farm %s. Its admins choose the events, and can end "+
-		"the e-mails",
-		line(to.farm))
+	l := language.First(to.language)
+	text.WriteString("-- \n")
 	if site != "" {
-		text.WriteString(":\n" + site + "/settings/webhooks/" + webhook + "\n")
+		text.WriteString(l.Text("You get this e-mail as a user of the farm %s. Its admins choose the events, and can end "+
+			"the e-mails:", line(to.farm)) + "\n" + site + "/settings/webhooks/" + webhook + "\n")
 	} else {
-		text.WriteString(".\n")
+		text.WriteString(l.Text("You get this e-mail as a user of the farm %s. Its admins choose the events, and can end "+
+			"the e-mails.", line(to.farm)) + "\n")
 	}
 	return mail.Message{To: strings.TrimPrefix(to.url, mailto), Subject: subject, Text: text.String(),
 		ID: hex.EncodeToString(id.Sum(nil)[:16])}

@@ -89,6 +89,22 @@ func TestEmail(t *testing.T) {
 	}
 }
 
+// The e-mails and messages of a farm are in its language.
+func TestEmailInGerman(t *testing.T) {
+	t.Parallel()
+	s := testkit.ServeSMTP(t, testkit.SMTPOptions{})
+	f := start(t, withMail(t, s.Address))
+	admin := f.Tenant(t).User(t, "admin")
+	admin.Patch(t, "/api/v1/settings", testkit.JSON{"language": "de"}).Want(200)
+	path := f.email(t, admin, admin.Email, nil)
+	admin.Post(t, path+"/test", nil).Want(200)
+	header, text := s.Wait(t).Read(t)
+	testkit.Equal(t, header.Get("Subject"), "Test: Dies ist ein Test.", "the subject")
+	if !strings.Contains(text, "Du bekommst diese E-Mail als Benutzer der Farm ") || strings.Contains(text, "You get") {
+		t.Errorf("the text is %q", text)
+	}
+}
+
 // A real SMTP server takes the e-mails of a webhook.
 func TestEmailByOtherServer(t *testing.T) {
 	t.Parallel()

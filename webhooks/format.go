@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"encoding/json"
+	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -59,6 +60,9 @@ type delivery struct {
 	body    []byte // of the event
 	message message
 }
+
+// say returns a text in the language of the receiver.
+func (d delivery) say(text language.Text) string { return language.First(d.to.language).Text(text) }
 
 // token returns the token of a receiver whose format is not standard.
 func (d delivery) token() string {
@@ -147,7 +151,7 @@ func teamsRequest(d delivery) request {
 			object{"type": "TextRun", "text": d.message.Sentence()}}}},
 	}
 	if d.message.Link != "" {
-		card["actions"] = []any{object{"type": "Action.OpenUrl", "title": "Open", "url": d.message.Link}}
+		card["actions"] = []any{object{"type": "Action.OpenUrl", "title": d.say("Open|verb"), "url": d.message.Link}}
 	}
 	return jsonRequest(d.to.url, object{"type": "message", "attachments": []any{object{
 		"contentType": "application/vnd.microsoft.card.adaptive", "content": card}}})
@@ -161,13 +165,13 @@ func checkPath(u *url.URL, _ string) string {
 	return ""
 }
 
-// ntfyRequest has a message for a topic of ntfy. The title is ASCII, as header fields are.
+// ntfyRequest has a message for a topic of ntfy. The title is encoded as in RFC 2047 if it is not ASCII.
 func ntfyRequest(d delivery) request {
 	text := d.message.Text
 	if text == "" {
 		text = d.message.Title
 	}
-	r := request{d.to.url, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Title": {d.message.Title}},
+	r := request{d.to.url, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Title": {mime.BEncoding.Encode("utf-8", d.message.Title)}},
 		[]byte(text)}
 	if d.message.Link != "" {
 		r.header.Set("Click", d.message.Link)

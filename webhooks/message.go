@@ -9,11 +9,12 @@ import (
 	"unicode"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // message describes an event for people.
 type message struct {
-	Title string // what happened, in a few words of this package: plain ASCII
+	Title string // what happened, in a few words of this package
 	Text  string // what it happened to: one line of at most maxText characters
 	Link  string // the page that shows it, or "" if the address of the farm is not known
 }
@@ -70,6 +71,9 @@ type eventData struct {
 
 	WebhookID string `json:"webhook_id"`
 	Message   string `json:"message"`
+
+	language *language.Language
+	currency string
 }
 
 type eventItem struct {
@@ -79,60 +83,77 @@ type eventItem struct {
 
 // sentences has the message of each event. The function text returns the parts of the text; empty parts are left out.
 var sentences = map[string]struct {
-	title, page string
-	text        func(d *eventData, currency string) []string
+	title language.Text
+	page  string
+	text  func(d *eventData) []string
 }{
-	"inventory.low_stock": {"Low stock", "/stock", func(d *eventData, _ string) []string {
-		return []string{d.filament() + from(" from ", d.Brand), grams(d.Available) + " of " + grams(d.Minimum)}
+	"inventory.low_stock": {"Low stock", "/stock", func(d *eventData) []string {
+		return []string{d.ofBrand(d.filament()), d.say("%s of %s|in stock", grams(d.Available), grams(d.Minimum))}
 	}},
-	"spool.empty": {"Spool empty", "/spools/", func(d *eventData, _ string) []string {
-		return []string{"#" + d.Number.String() + " " + d.filament() + from(" from ", d.Brand), d.Location}
+	"spool.empty": {"Spool empty", "/spools/", func(d *eventData) []string {
+		return []string{d.ofBrand("#" + d.Number.String() + " " + d.filament()), d.Location}
 	}},
-	"printer.attention":      {"Needs you", "/printers/", (*eventData).printer},
-	"printer.offline":        {"Offline", "/printers/", (*eventData).printer},
-	"order.received":         {"New order", "/orders/", (*eventData).order},
-	"order.in_production":    {"Order in production", "/orders/", (*eventData).order},
-	"order.ready":            {"Ready to pack", "/orders/", (*eventData).order},
-	"order.done":             {"Order done", "/orders/", (*eventData).order},
-	"order.cancelled":        {"Order cancelled", "/orders/", (*eventData).order},
-	"production_run.planned": {"Planned", "/runs/", (*eventData).run},
-	"production_run.started": {"Started", "/runs/", (*eventData).run},
-	"production_run.completed": {"Completed", "/runs/", func(d *eventData, c string) []string {
-		d.FailureReason = ""
-		return d.run(c)
-	}},
-	"production_run.failed":    {"Failed", "/runs/", (*eventData).run},
-	"production_run.corrected": {"Corrected", "/runs/", (*eventData).run},
+	"printer.attention":        {"Needs you", "/printers/", (*eventData).printer},
+	"printer.offline":          {"Offline", "/printers/", (*eventData).printer},
+	"order.received":           {"New order", "/orders/", (*eventData).order},
+	"order.in_production":      {"Order in production", "/orders/", (*eventData).order},
+	"order.ready":              {"Ready to pack", "/orders/", (*eventData).order},
+	"order.done":               {"Order done", "/orders/", (*eventData).order},
+	"order.cancelled":          {"Order cancelled", "/orders/", (*eventData).order},
+	"production_run.planned":   {"Planned|run", "/runs/", (*eventData).run},
+	"production_run.started":   {"Started|run", "/runs/", (*eventData).run},
+	"production_run.completed": {"Completed|run", "/runs/", (*eventData).run},
+	"production_run.failed":    {"Failed|run", "/runs/", (*eventData).run},
+	"production_run.corrected": {"Corrected|run", "/runs/", (*eventData).run},
 	"production_run.reopened":  {"Prints again", "/runs/", (*eventData).run},
-	"product.low_stock": {"Low stock", "/products/", func(d *eventData, _ string) []string {
-		return []string{d.Name, d.PiecesAvailable.String() + " of " + d.MinimumPieces.String() + " pieces"}
+	"product.low_stock": {"Low stock", "/products/", func(d *eventData) []string {
+		least, _ := d.MinimumPieces.Int64()
+		return []string{d.Name, d.say("%s of %d pieces", d.PiecesAvailable.String(),
+			language.Count{N: least, Text: d.MinimumPieces.String()})}
 	}},
-	"product.cost_changed": {"Cost changed", "/products/", func(d *eventData, currency string) []string {
-		return []string{d.Name, money(d.TotalCost, currency) + " instead of " + money(d.PreviousCost, currency)}
+	"product.cost_changed": {"Cost changed", "/products/", func(d *eventData) []string {
+		return []string{d.Name, d.say("%s instead of %s", money(d.TotalCost, d.currency),
+			money(d.PreviousCost, d.currency))}
 	}},
-	testEvent: {"Test", "/settings/webhooks/", func(d *eventData, _ string) []string { return []string{d.Message} }},
+	testEvent: {"Test", "/settings/webhooks/", func(d *eventData) []string {
+		return []string{d.language.Message(d.Message)}
+	}},
+}
+
+// testMessage is the message of a test.
+const testMessage language.Text = "This is a test."
+
+// say returns a text in the language of the message.
+func (d *eventData) say(text language.Text, args ...any) string {
+	return d.language.Text(text, args...)
 }
 
 // printer returns the printer and what it says.
-func (d *eventData) printer(string) []string { return []string{d.PrinterName, d.Message} }
+func (d *eventData) printer() []string { return []string{d.PrinterName, d.language.Message(d.Message)} }
 
-// newMessage returns the message of an event with the body. site is the address of the farm, or "" if it is not known.
-func newMessage(body []byte, site, currency string) message {
+// newMessage returns the message of an event with the body to a receiver. site is the address of the farm, or "" if it
+// is not known.
+func newMessage(body []byte, site string, to receiver) message {
 	var event struct {
 		Type string    `json:"type"`
 		Data eventData `json:"data"`
 	}
 	// The body is an event of this service. If it cannot be decoded, the message consists of the type.
 	_ = json.Unmarshal(body, &event)
+	d := &event.Data
+	d.language, d.currency = language.First(to.language), to.currency
 	s, ok := sentences[event.Type]
 	if !ok {
-		return message{Title: "Event", Text: line(event.Type), Link: site}
+		return message{Title: d.say("Event"), Text: line(event.Type), Link: site}
 	}
-	m := message{Title: s.title, Text: line(strings.Join(filled(s.text(&event.Data, currency)), ", "))}
+	if event.Type == "production_run.completed" {
+		d.FailureReason = ""
+	}
+	m := message{Title: d.say(s.title), Text: line(strings.Join(filled(s.text(d)), ", "))}
 	if site != "" {
 		m.Link = site + s.page
 		if strings.HasSuffix(s.page, "/") {
-			m.Link += cmp.Or(event.Data.ID, event.Data.WebhookID)
+			m.Link += cmp.Or(d.ID, d.WebhookID)
 		}
 	}
 	return m
@@ -159,12 +180,12 @@ func filled(parts []string) []string {
 	return all
 }
 
-// from returns a text with a word before it, or "" for an empty text.
-func from(word, text string) string {
-	if text == "" {
-		return ""
+// ofBrand returns a filament and its brand, if it has one.
+func (d *eventData) ofBrand(filament string) string {
+	if d.Brand == "" {
+		return filament
 	}
-	return word + text
+	return d.say("%s from %s|brand", filament, d.Brand)
 }
 
 // filament returns the material and color of a spool or a level, such as PETG Jet Black.
@@ -172,41 +193,57 @@ func (d *eventData) filament() string {
 	return strings.Join(filled([]string{cmp.Or(d.MaterialName, d.MaterialType), d.Color}), " ")
 }
 
+// reasons are the reasons of failures.
+var reasons = map[string]language.Text{"adhesion": "adhesion", "spaghetti": "spaghetti", "layer_shift": "layer shift",
+	"clog": "clog", "under_extrusion": "under extrusion", "over_extrusion": "over extrusion", "warping": "warping",
+	"stringing": "stringing", "filament_runout": "filament runout", "power_failure": "power failure",
+	"printer_error": "printer error", "operator_error": "operator error", "quality": "quality", "other": "other|reason"}
+
 // run returns the products of a run, its printer, the reason of a failure, its duration, and its grams of filament.
-func (d *eventData) run(string) []string {
+func (d *eventData) run() []string {
 	var names []string
 	for _, item := range d.Items {
 		names = append(names, item.Quantity.String()+" × "+item.Name)
 	}
 	what := strings.Join(names, ", ")
 	if more := d.ItemCount - len(names); more > 0 {
-		what += " and " + strconv.Itoa(more) + " more"
+		what = d.say("%s and %d more", what, more)
 	}
-	if what == "" {
-		what = "a run"
+	switch {
+	case what == "" && d.PrinterName == "":
+		what = d.say("a run")
+	case what == "":
+		what = d.say("a run on %s", d.PrinterName)
+	case d.PrinterName != "":
+		what = d.say("%s on %s|printer", what, d.PrinterName)
 	}
-	return []string{what + from(" on ", d.PrinterName), strings.ReplaceAll(d.FailureReason, "_", " "),
-		hours(cmp.Or(d.Hours, d.EstimatedHours)), grams(cmp.Or(d.Grams, d.EstimatedGrams))}
+	reason := cmp.Or(reasons[d.FailureReason], language.Text(strings.ReplaceAll(d.FailureReason, "_", " ")))
+	return []string{what, d.say(reason),
+		d.hours(cmp.Or(d.Hours, d.EstimatedHours)), grams(cmp.Or(d.Grams, d.EstimatedGrams))}
 }
 
 // order returns the name of an order, its customer, the number of its pieces, and when it is due.
-func (d *eventData) order(string) []string {
+func (d *eventData) order() []string {
 	pieces, known := 0, len(d.Items) == d.ItemCount // an event does not have all items of a large order
 	for _, item := range d.Items {
 		n, err := strconv.Atoi(item.Quantity.String())
 		pieces, known = pieces+n, known && err == nil
 	}
-	count := ""
+	count, due := "", ""
 	switch {
-	case known && pieces == 1:
-		count = "1 piece"
 	case known && pieces > 0:
-		count = strconv.Itoa(pieces) + " pieces"
+		count = d.say("%d piece|%d pieces", pieces)
 	case !known:
-		count = strconv.Itoa(d.ItemCount) + " items"
+		count = d.say("%d item|%d items", d.ItemCount)
+	}
+	if d.DueDate != "" {
+		due = d.say("due %s", d.DueDate)
 	}
 	name := strings.Join(filled([]string{d.Source, d.Reference}), " ")
-	return []string{name + from(" for ", d.Customer), count, from("due ", d.DueDate)}
+	if d.Customer != "" {
+		name = d.say("%s for %s|customer", name, d.Customer)
+	}
+	return []string{name, count, due}
 }
 
 // number writes a number with at most the given number of digits after the point.
@@ -230,18 +267,18 @@ func grams(n json.Number) string {
 }
 
 // hours writes a duration, or "" for null and for less than half a minute.
-func hours(n json.Number) string {
+func (d *eventData) hours(n json.Number) string {
 	f, err := n.Float64()
 	minutes := int(math.Round(f * 60))
 	switch {
 	case err != nil || minutes <= 0:
 		return ""
 	case minutes < 60:
-		return strconv.Itoa(minutes) + " min"
+		return d.say("%d min", minutes)
 	case minutes%60 == 0:
-		return strconv.Itoa(minutes/60) + " h"
+		return d.say("%d h", minutes/60)
 	}
-	return strconv.Itoa(minutes/60) + " h " + strconv.Itoa(minutes%60) + " min"
+	return d.say("%d h %d min", minutes/60, minutes%60)
 }
 
 // money writes an amount with at least two decimals.

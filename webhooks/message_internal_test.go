@@ -68,7 +68,7 @@ func TestMessages(t *testing.T) {
 		if !json.Valid(body) {
 			t.Fatalf("%s is no JSON", body)
 		}
-		got := newMessage(body, site, "EUR")
+		got := newMessage(body, site, receiver{currency: "EUR"})
 		if got.Sentence() != m.want {
 			t.Errorf("%s: %q, want %q", m.event, got.Sentence(), m.want)
 		}
@@ -79,9 +79,33 @@ func TestMessages(t *testing.T) {
 		if got.Link != link {
 			t.Errorf("%s: the link is %s, want %s", m.event, got.Link, link)
 		}
-		if newMessage(body, "", "").Link != "" {
+		if newMessage(body, "", receiver{}).Link != "" {
 			t.Errorf("%s has a link without the address of the farm", m.event)
 		}
+	}
+}
+
+// Messages are in the language of the farm; what is data stays as it is.
+func TestMessagesInGerman(t *testing.T) {
+	t.Parallel()
+	for _, m := range []struct{ event, data, want string }{
+		{"production_run.failed", `"printer_name":"Prusa 1","failure_reason":"adhesion","item_count":1,
+			"items":[{"product_name":"Failed","quantity":2}],"actual_print_time_hours":1.5`,
+			"Fehlgeschlagen: 2 × Failed auf Prusa 1, Haftung, 1 Std. 30 Min."},
+		{"spool.empty", `"number":12,"material_type":"PLA","color":"Red","brand":"Test"`,
+			"Spule leer: #12 PLA Red von Test"},
+		{"order.in_production", `"reference":"A7","customer":"Zoë","due_date":"2030-02-01","items":[{"quantity":3}],
+			"item_count":1`, "Auftrag in Produktion: A7 für Zoë, 3 Stück, fällig am 2030-02-01"},
+		{testEvent, `"message":"This is a test."`, "Test: Dies ist ein Test."},
+	} {
+		body := []byte(`{"type":"` + m.event + `","data":{` + m.data + `}}`)
+		if got := newMessage(body, "", receiver{language: "de"}).Sentence(); got != m.want {
+			t.Errorf("%s: %q, want %q", m.event, got, m.want)
+		}
+	}
+	d := delivery{to: receiver{url: "https://ntfy.example/farm"}, message: message{Title: "Läuft", Text: "x"}}
+	if title := ntfyRequest(d).header.Get("Title"); title != "=?utf-8?b?TMOkdWZ0?=" {
+		t.Errorf("the title of ntfy is %q", title)
 	}
 }
 
@@ -92,7 +116,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`nonsense`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		site := "https://" + strings.Repeat("a", 290)
-		m := newMessage(body, site, "EUR")
+		m := newMessage(body, site, receiver{currency: "EUR"})
 		d := delivery{to: receiver{url: "https://push.example/message", secrets: [][]byte{[]byte("t")}}, body: body,
 			message: m}
 		if strings.ContainsAny(m.Text, "\r\n\x00") || !utf8.ValidString(m.Text) || utf8.RuneCountInString(m.Text) > maxText {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 const (
@@ -100,12 +101,12 @@ func (s *sender) send(ctx context.Context, to receiver, id string, body []byte) 
 	defer func() { o.took = time.Since(o.began) }()
 	d := delivery{to: to, id: id, began: o.began, body: body}
 	if to.format != Standard {
-		d.message = newMessage(body, s.site, to.currency)
+		d.message = newMessage(body, s.site, to)
 	}
 	made := formats[to.format].request(d)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, made.url, bytes.NewReader(made.body))
 	if err != nil {
-		o.err = "the URL is not valid"
+		o.err = language.Sprintf("the URL is not valid")
 		return o
 	}
 	r.Header = made.header
@@ -118,7 +119,7 @@ func (s *sender) send(ctx context.Context, to receiver, id string, body []byte) 
 	if err != nil {
 		o.err = describe(err)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err can be that of the closed connection
-			o.err = noResponse
+			o.err = language.Sprintf(noResponse)
 		}
 		return o
 	}
@@ -152,7 +153,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return min(max(pause, 0), maxRetryAfter)
 }
 
-const noResponse = "no response in time"
+const noResponse language.Text = "no response in time"
 
 // describe returns the reason of a failed request for users. The reason contains no address, because an address would
 // reveal how names resolve in the network of the service.
@@ -165,23 +166,23 @@ func describe(err error) string {
 	var network *net.OpError
 	switch {
 	case errors.Is(err, ErrAddress):
-		return "the host has an address that is not public"
+		return language.Sprintf("the host has an address that is not public")
 	case errors.As(err, &dns):
-		return "the host name could not be resolved"
+		return language.Sprintf("the host name could not be resolved")
 	case errors.As(err, &certificate):
-		return value.Shorten("the certificate is not valid: "+certificate.Err.Error(), 300)
+		return value.Shorten(language.Sprintf("the certificate is not valid: %s", certificate.Err), 300)
 	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
-		return "the TLS handshake failed"
+		return language.Sprintf("the TLS handshake failed")
 	case errors.As(err, &failed) && failed.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return noResponse
+		return language.Sprintf(noResponse)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the connection was refused"
+		return language.Sprintf("the connection was refused")
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "the host is unreachable"
+		return language.Sprintf("the host is unreachable")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE), errors.As(err, &network), errors.Is(err, net.ErrClosed),
 		strings.Contains(err.Error(), "closed idle connection"):
-		return "the connection was closed before a response"
+		return language.Sprintf("the connection was closed before a response")
 	}
-	return "the response is not valid HTTP"
+	return language.Sprintf("the response is not valid HTTP")
 }

@@ -25,6 +25,7 @@ import (
 	"unicode"
 
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Server is an SMTP server that takes e-mails, and the account there.
@@ -141,7 +142,7 @@ func (s *Sender) admit(to string) error {
 	}
 	to = strings.ToLower(to)
 	if s.sent[to] >= maxPerHour {
-		return &Error{Reason: fmt.Sprintf("an address gets at most %d e-mails in an hour", maxPerHour),
+		return &Error{Reason: language.Sprintf("an address gets at most %d e-mails in an hour", maxPerHour),
 			Again: time.Hour - now.Sub(s.since)}
 	}
 	s.sent[to]++
@@ -151,7 +152,7 @@ func (s *Sender) admit(to string) error {
 // Send sends an e-mail, which the server accepts or not within 15 seconds. The error is an *Error.
 func (s *Sender) Send(ctx context.Context, m Message) error {
 	if !isAddress(m.To) {
-		return &Error{Reason: "the address of the recipient is not valid", Permanent: true}
+		return &Error{Reason: language.Sprintf("the address of the recipient is not valid"), Permanent: true}
 	}
 	if err := s.admit(m.To); err != nil {
 		return err
@@ -168,12 +169,12 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 	case errors.As(err, &failed):
 		return failed
 	case errors.As(err, &reply):
-		return &Error{Code: reply.Code, Reason: printable("the mail server answered " + reply.Error()),
+		return &Error{Code: reply.Code, Reason: printable(language.Sprintf("the mail server answered %s", reply)),
 			Permanent: errors.As(err, &refused) && reply.Code >= 500}
 	case ctx.Err() != nil:
-		return &Error{Reason: "the mail server did not answer in time"}
+		return &Error{Reason: language.Sprintf("the mail server did not answer in time")}
 	}
-	return &Error{Reason: printable("no e-mail can be sent: " + err.Error())}
+	return &Error{Reason: printable(language.Sprintf("no e-mail can be sent: %s", err))}
 }
 
 // printable returns at most 300 bytes of a text, as text that PostgreSQL accepts.
@@ -209,7 +210,7 @@ func (s *Sender) send(ctx context.Context, m Message) error {
 				return err
 			}
 		} else if !s.server.loopback {
-			return &Error{Reason: "the mail server does not offer STARTTLS"}
+			return &Error{Reason: language.Sprintf("the mail server does not offer STARTTLS")}
 		}
 	}
 	if s.server.user != "" {

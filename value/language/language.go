@@ -109,6 +109,16 @@ func Of(code string) *Language {
 	return nil
 }
 
+// First returns the language with the first of the tags that is one, or English.
+func First(codes ...string) *Language {
+	for _, code := range codes {
+		if l := Of(code); l != nil {
+			return l
+		}
+	}
+	return English
+}
+
 // Codes returns the tags of all languages, in the order of All.
 func Codes() (codes []string) {
 	for _, l := range All {
