@@ -423,6 +423,7 @@ func TestNamesInEmails(t *testing.T) {
 func TestLinkMailLanguages(t *testing.T) {
 	t.Parallel()
 	f := newLinkFarm(t, testkit.SMTPOptions{})
+	f.MailLinks(t)
 	invite := func(language any) (subject, text string) {
 		t.Helper()
 		body := newUser(j{"send": true, "language": language})
