@@ -120,6 +120,13 @@ func (o order) Name(v view) string { return o.name(v.visit) }
 
 func (o order) name(v *visit) string { return cmp.Or(o.Reference, o.Customer, v.t("Order")) }
 
+// orderStates are the states of orders in words.
+var orderStates = map[string]language.Text{"received": "Received", "in_production": "In production",
+	"done": "Done|an order", "cancelled": "Cancelled|an order"}
+
+// State returns the state of the order in words.
+func (o order) State(v view) string { return v.t(orderStates[o.Status]) }
+
 // IsOpen reports whether something is left to print.
 func (o order) IsOpen() bool { return o.Status == "received" || o.Status == "in_production" }
 
@@ -163,7 +170,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 	Also: word{"/files?what=orders", "Import"},
 	filters: []filter{searchFilter, {"status", "status", "Status", []word{{"", "Open|orders"},
 		{"received,in_production,done,cancelled", "All|orders"}, {"received", "Received"},
-		{"in_production", "In production"}, {"done", "Done"}, {"cancelled", "Cancelled"}}},
+		{"in_production", "In production"}, {"done", "Done|an order"}, {"cancelled", "Cancelled|an order"}}},
 		{"ready", "ready", "Pieces", []word{{"", "Ready or not"}, {"true", "Ready to pack"}, {"false", "Not ready"}}},
 		{"unassigned", "unassigned", "Lines", []word{{"", "All|lines of orders"}, {"true", "Without a product"}}}},
 	orders: []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},
@@ -174,7 +181,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		}
 	},
 	row: func(v *visit, r *rows, o *order) {
-		state := v.label(o.Status)
+		state := v.t(orderStates[o.Status])
 		if o.ReadyAt != nil {
 			state = v.t("Ready to pack")
 		}

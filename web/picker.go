@@ -107,7 +107,7 @@ func init() {
 	}
 	pickers["orders"] = newPicker("/api/v1/orders", "", "id=", func(v *visit, o *order) []choice {
 		return []choice{{o.ID, cmp.Or(o.Customer, o.Reference, v.t("Order")), o.Reference,
-			join(" · ", o.Reference, o.Wanted(v), v.label(o.Status)), thumbOf(o.listed())}}
+			join(" · ", o.Reference, o.Wanted(v), v.t(orderStates[o.Status])), thumbOf(o.listed())}}
 	})
 	const usable = byName + "&status=available,maintenance"
 	pickers["printers"] = newPicker("/api/v1/printers", usable, "id=", printers(func(p *printer) string { return p.ID }))

@@ -68,7 +68,7 @@ type pieceEntry struct {
 // what returns the kind of the entry in words.
 func (e pieceEntry) what() language.Text {
 	return map[string]language.Text{"produced": "Printed", "used": "Used by a print", "assembled": "Assembled",
-		"disassembled": "Taken apart", "delivered": "Delivered", "returned": "Returned", "counted": "Counted",
+		"disassembled": "Taken apart", "delivered": "Delivered|pieces", "returned": "Returned", "counted": "Counted",
 		"scrapped": "Scrapped", "corrected": "Corrected"}[e.Kind]
 }
 
