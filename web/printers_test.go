@@ -159,7 +159,7 @@ func TestSlotsOfWatchedPrinter(t *testing.T) {
 	page := b.get(t, at).shows(t, "1 ASA by the printer #1 PLA Black The printer says ASA", "2 PETG 80 % by the printer",
 		"#2 PETG Green").hides(t, "TPU")
 	testkit.Equal(t, strings.Count(page.text, "Which spool is it?"), 1, "questions")
-	b.get(t, "/").shows(t, "Unknown spools in: X1C")
+	b.get(t, "/").shows(t, "Unknown spools in: X1C (A2)")
 	page.submit(t, at+"/slots/2", "spool_number", "2").to(t, at).shows(t, "The spool is loaded into slot 2.").
 		hides(t, "Which spool is it?")
 	b.get(t, "/").hides(t, "Unknown spools")

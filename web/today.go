@@ -190,7 +190,14 @@ func (v *visit) today(status int, place *form) error {
 		if one.Due {
 			p.Due = append(p.Due, one)
 		}
-		if slices.ContainsFunc(one.Slots, func(s loadedSlot) bool { return s.Unknown }) {
+		var unknown []string
+		for _, s := range one.Slots {
+			if s.Unknown {
+				unknown = append(unknown, s.Slot)
+			}
+		}
+		if unknown != nil {
+			one.Printer += " (" + strings.Join(unknown, ", ") + ")"
 			p.Unknown = append(p.Unknown, one)
 		}
 	}
