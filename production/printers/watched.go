@@ -23,13 +23,16 @@ func wakeWatcher(printer string) *db.Stmt {
 		db.Watch)
 }
 
-// WakeWatchers tells the watcher in the service about all farms with connections, in case the queue was lost.
-func WakeWatchers(ctx context.Context, d *db.DB) error {
-	return d.EachTenant(ctx, func(ctx context.Context, _ string) error {
+// WakeWatchers tells the watcher in the service about all farms with connections, in case the queue was lost. It
+// returns the number of all farms.
+func WakeWatchers(ctx context.Context, d *db.DB) (farms int, err error) {
+	err = d.EachTenant(ctx, func(ctx context.Context, _ string) error {
+		farms++
 		return d.Write(ctx, db.SQL(`
 			select queue_add(array[c.tenant_id], $1)::text from (select tenant_id from printer_connections limit 1) c`,
 			db.Watch))
 	})
+	return farms, err
 }
 
 // Watched returns the printers with connections of the tenant that the context is bound to, with their secrets: only

@@ -143,7 +143,7 @@ func newStory(t *testing.T, p partner, byCommand bool) *story {
 		}
 	} else {
 		s.Do(t, "PUT", path+"/"+s.printer+"/connection", p.connection()).Want(200)
-		s.watch = func() func() { return serve(t, api) }
+		s.watch = func() func() { return serve(t, api, io.Discard) }
 	}
 	s.end = s.watch()
 	testkit.Eventually(t, "the printer is idle", func() bool {

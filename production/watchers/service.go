@@ -54,8 +54,12 @@ func Dial(networks []netip.Prefix) watch.Dial {
 
 // Run watches until ctx ends, and then for some seconds sends what is left.
 func (s *Service) Run(ctx context.Context) {
-	if err := printers.WakeWatchers(ctx, s.DB); err != nil && ctx.Err() == nil {
+	farms, err := printers.WakeWatchers(ctx, s.DB)
+	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("cannot look for all farms with connections of printers", "error", err)
+	}
+	if farms > 1 {
+		s.Log.Warn("the admins of all farms may connect to all addresses in WATCH_NETWORKS", "farms", farms)
 	}
 	queue := db.Worker{DB: s.DB, Log: s.Log, Kind: db.Watch, Active: maxFarms, Poll: pollEvery, Lease: leaseFor,
 		Handle: s.watch}

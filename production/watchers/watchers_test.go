@@ -1,8 +1,10 @@
 package watchers_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -31,12 +33,12 @@ const (
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 // serve runs the watcher of a service until end is called.
-func serve(t *testing.T, api *testkit.API) (end func()) {
+func serve(t *testing.T, api *testkit.API, log io.Writer) (end func()) {
 	t.Helper()
 	dial := watchers.Dial(loopback)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan bool)
-	s := watchers.Service{API: api.Server, DB: api.DB, Dial: dial, Log: slog.New(slog.DiscardHandler),
+	s := watchers.Service{API: api.Server, DB: api.DB, Dial: dial, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Connections: printers.NewConnections(api.DB, []string{testkit.Secret}, dial)}
 	go func() {
 		s.Run(ctx)
@@ -61,7 +63,8 @@ func TestService(t *testing.T) {
 	t.Cleanup(h2.Close)
 	at := path + "/" + printer + "/connection"
 	c.Do(t, "PUT", at, j{"kind": "moonraker", "address": h.URL, "secret": secret}).Want(200)
-	end := serve(t, api)
+	var log bytes.Buffer
+	end := serve(t, api, &log)
 	shows := func(field, want string) func() bool {
 		return func() bool {
 			a := c.Get(t, states+"?state=idle,printing").Want(200)
@@ -82,7 +85,10 @@ func TestService(t *testing.T) {
 	c.Get(t, "/api/v1/production-runs/"+run).Want(200).Shows(map[string]string{"status": "in_progress",
 		"notes": "dragon.gcode"})
 	end()
-	end = serve(t, api)
+	if !strings.Contains(log.String(), "WATCH_NETWORKS") {
+		t.Errorf("no warning that all farms share the networks: %s", &log)
+	}
+	end = serve(t, api, io.Discard)
 	print(fake, "complete", "dragon.gcode", "000001", "completed", 2000)
 	testkit.Eventually(t, "the job has ended", shows("job.outcome", "completed"))
 	c.Get(t, states).Want(200).Shows(map[string]string{"total": "1", "items.0.run_id": run, "items.0.watched": "true"})
@@ -119,11 +125,15 @@ func TestCertificate(t *testing.T) {
 	seen := c.Post(t, at+"/test", nil).Want(200)
 	seen.Shows(map[string]string{"ok": "true", "problem": "null"})
 	c.Get(t, at).Want(200).Shows(map[string]string{"fingerprint": "null"})
-	end := serve(t, api)
+	var log bytes.Buffer
+	end := serve(t, api, &log)
 	testkit.Eventually(t, "the certificate is stored", func() bool {
 		return c.Get(t, at).Want(200).Text("fingerprint") == seen.Text("fingerprint")
 	})
 	end()
+	if log.Len() > 0 {
+		t.Errorf("the log of a service with one farm: %s", &log)
+	}
 
 	again := listen(&watchtest.Bambu{Serial: "01P00A123", Code: "12345678"})
 	bambu["address"], bambu["fingerprint"] = again, seen.Text("fingerprint")
