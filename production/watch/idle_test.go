@@ -86,9 +86,10 @@ func TestMain(m *testing.M) {
 
 type discard struct{ states int }
 
-func (d *discard) Lease(_ context.Context, _ string, ids []string, _ bool) (held []watch.Held, err error) {
+func (d *discard) Lease(_ context.Context, _ string, ids []string, _ bool) (map[string]*watch.State, error) {
+	held := map[string]*watch.State{}
 	for _, id := range ids {
-		held = append(held, watch.Held{PrinterID: id})
+		held[id] = nil
 	}
 	return held, nil
 }

@@ -69,7 +69,7 @@ func newTracker(id string, last *State, now time.Time, emit func(State, bool)) *
 	t.sent.Sequence, t.lostAt = last.Sequence, last.ObservedAt
 	t.now.State, t.now.Slots = last.State, last.Slots
 	if last.Job != nil {
-		j := &job{Job: *last.Job, key: last.Job.ID, said: float64(or(last.Job.Elapsed, 0))}
+		j := &job{Job: *last.Job, key: last.Job.ID, said: or(last.Job.Elapsed, 0)}
 		j.key = timeOf.ReplaceAllString(j.ID, "")
 		for _, u := range j.Used {
 			j.mm += or(u.Millimetres, 0)
@@ -225,9 +225,9 @@ func (t *tracker) update(now time.Time, o Observation, unseen bool) {
 	switch {
 	case o.Elapsed > 0:
 		j.said = max(o.Elapsed, j.said)
-		j.Elapsed = new(max(int64(min(o.Elapsed, 1e8)), or(j.Elapsed, 0)))
+		j.Elapsed = new(max(math.Floor(min(o.Elapsed, 1e8)), or(j.Elapsed, 0)))
 	case j.StartedAt != nil && !(unseen && o.Phase == Ended):
-		j.Elapsed = new(max(int64(now.Sub(*j.StartedAt).Seconds()), or(j.Elapsed, 0)))
+		j.Elapsed = new(max(math.Floor(now.Sub(*j.StartedAt).Seconds()), or(j.Elapsed, 0)))
 	}
 	for _, u := range o.Used {
 		known := func(v Use) bool { return v.Tool == u.Tool && v.Slot == u.Slot }
@@ -245,7 +245,7 @@ func (t *tracker) update(now time.Time, o Observation, unseen bool) {
 		j.Progress = new(max(or(j.Progress, 0), math.Round(min(max(*o.Progress, 0), 1)*1e4)/1e4))
 	}
 	if j.Left = nil; o.Left > 0 {
-		j.Left = new(int64(min(o.Left, 1e8)))
+		j.Left = new(math.Floor(min(o.Left, 1e8)))
 	}
 	j.tool = min(max(o.Tool, 0), maxTool)
 }

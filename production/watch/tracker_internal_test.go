@@ -104,8 +104,8 @@ func past(o Observation, rows ...Past) Observation {
 func TestTracker(t *testing.T) {
 	t.Parallel()
 	open := &State{State: Printing, Sequence: 7, ObservedAt: epoch.Add(-time.Hour),
-		Job: &Job{ID: "41", File: "a", Certain: true, Progress: new(0.4), Elapsed: new(int64(600)),
-			Left: new(int64(900))}}
+		Job: &Job{ID: "41", File: "a", Certain: true, Progress: new(0.4), Elapsed: new(600.0),
+			Left: new(900.0)}}
 	for name, test := range map[string]struct {
 		last  *State
 		steps []step
@@ -305,8 +305,8 @@ func TestThrottle(t *testing.T) {
 func TestTimesOfUnseenEnd(t *testing.T) {
 	t.Parallel()
 	var last State
-	tracker := newTracker("p", &State{ObservedAt: epoch, Job: &Job{ID: "@1", File: "a", Elapsed: new(int64(600)),
-		Left: new(int64(900)), StartedAt: moment(epoch.Add(-600 * time.Second))}}, epoch,
+	tracker := newTracker("p", &State{ObservedAt: epoch, Job: &Job{ID: "@1", File: "a", Elapsed: new(600.0),
+		Left: new(900.0), StartedAt: moment(epoch.Add(-600 * time.Second))}}, epoch,
 		func(s State, _ bool) { last = s })
 	tracker.see(epoch.Add(72*time.Hour), ended("", "a", Completed))
 	if last.Job == nil || *last.Job.Elapsed != 1500 {

@@ -54,9 +54,9 @@ type Job struct {
 	Adopted   bool       `json:"adopted"` // it ran already when the watcher saw the printer first, or again
 	Certain   bool       `json:"certain"` // false if perhaps nobody started it: a replay, or a reprint not told apart
 	StartedAt *time.Time `json:"started_at,omitempty"`
-	Elapsed   *int64     `json:"elapsed_seconds,omitempty"`
+	Elapsed   *float64   `json:"elapsed_seconds,omitempty"`
 	Progress  *float64   `json:"progress,omitempty"` // 0 to 1; never decreases
-	Left      *int64     `json:"seconds_left,omitempty"`
+	Left      *float64   `json:"seconds_left,omitempty"`
 	Used      []Use      `json:"used,omitempty"`
 	Outcome   string     `json:"outcome,omitempty"` // empty while the job runs
 	Reason    string     `json:"reason,omitempty"`

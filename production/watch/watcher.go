@@ -32,14 +32,6 @@ type Printer struct {
 	Connection
 }
 
-// Held is a printer that a Watcher may watch for 60 seconds. Last is the last State that the service has of it, whose
-// Job is the last one of the printer, also if an earlier State ended it; nil if there is none, or unknown. With it, a
-// watcher that starts again knows a job that it has reported.
-type Held struct {
-	PrinterID string
-	Last      *State
-}
-
 // Result is the answer of the service to a State. Outcome is accepted, duplicate or refused.
 type Result struct {
 	PrinterID string       `json:"printer_id"`
@@ -66,9 +58,11 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 
 // Sink takes States: the service itself, or a client of its API.
 type Sink interface {
-	// Lease returns those of the printers that the watcher with the name may watch during the next 60 seconds. Unless
-	// last is true, it need not return their last States.
-	Lease(ctx context.Context, name string, printers []string, last bool) ([]Held, error)
+	// Lease returns those of the printers that the watcher with the name may watch during the next 60 seconds, with the
+	// last State that the service has of each, whose Job is the last one of the printer, also if an earlier State ended
+	// it; nil if there is none. With it, a watcher that starts again knows a job that it has reported. Unless last is
+	// true, the States may be nil.
+	Lease(ctx context.Context, name string, printers []string, last bool) (map[string]*State, error)
 	// Send sends 1 to 1,000 States of the watcher with the name. A State without a result is sent again.
 	Send(ctx context.Context, name string, states []State) ([]Result, error)
 }
@@ -164,21 +158,19 @@ func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) bool {
 	w.mu.Lock()
 	ids := slices.Sorted(maps.Keys(w.wanted))
 	w.mu.Unlock()
-	held, failed := map[string]Held{}, false
+	held, failed := map[string]*State{}, false
 	for batch := range slices.Chunk(ids, maxBatch) {
 		limited, cancel := context.WithTimeout(ctx, answerWithin)
 		last := slices.ContainsFunc(batch, func(id string) bool {
 			p := w.watched[id] // which only this goroutine changes
 			return p == nil || p.cancel == nil
 		})
-		list, err := w.Sink.Lease(limited, w.Name, batch, last)
+		states, err := w.Sink.Lease(limited, w.Name, batch, last)
 		cancel()
 		if failed = failed || err != nil; err != nil {
 			w.Log.Warn("Cannot lease printers", "error", err)
 		}
-		for _, h := range list {
-			held[h.PrinterID] = h
-		}
+		maps.Copy(held, states)
 	}
 	now := time.Now()
 	w.mu.Lock()
@@ -196,15 +188,15 @@ func (w *Watcher) lease(ctx context.Context, wg *sync.WaitGroup) bool {
 			delete(w.watched, id)
 		}
 	}
-	for id, h := range held {
+	for id, last := range held {
 		wanted, ok := w.wanted[id]
 		p := w.watched[id]
 		if !ok || p != nil && p.cancel != nil {
 			continue
 		}
 		// Otherwise the tracker goes on, unless another watcher has done so.
-		if p == nil || h.Last != nil && h.Last.Sequence > p.tracker.sent.Sequence {
-			p = &watched{tracker: newTracker(id, h.Last, now, w.queue.put)}
+		if p == nil || last != nil && last.Sequence > p.tracker.sent.Sequence {
+			p = &watched{tracker: newTracker(id, last, now, w.queue.put)}
 			w.watched[id] = p
 		}
 		p.Printer = wanted

@@ -30,12 +30,13 @@ type memory struct {
 	last   map[string]*State
 }
 
-func (m *memory) Lease(_ context.Context, _ string, ids []string, _ bool) (held []Held, err error) {
+func (m *memory) Lease(_ context.Context, _ string, ids []string, _ bool) (map[string]*State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	held := map[string]*State{}
 	for _, id := range ids {
 		if !m.denied && m.err == nil {
-			held = append(held, Held{id, m.last[id]})
+			held[id] = m.last[id]
 		}
 	}
 	if m.silent {

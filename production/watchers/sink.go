@@ -53,46 +53,23 @@ func (s sink) do(ctx context.Context, method, path string, in, out any) error {
 
 var badState = regexp.MustCompile(`^states\[([0-9]+)\]`)
 
-// lastState is the last state of a printer in the service. Another watcher may have sent fractions of seconds.
-type lastState struct {
-	watch.State
-	Job *struct {
-		watch.Job
-		Elapsed *float64 `json:"elapsed_seconds"`
-		Left    *float64 `json:"seconds_left"`
-	} `json:"job"`
-}
-
-func (s sink) Lease(ctx context.Context, name string, printers []string, last bool) ([]watch.Held, error) {
+func (s sink) Lease(ctx context.Context, name string, printers []string, last bool) (map[string]*watch.State, error) {
 	var out struct {
 		Printers []string `json:"printer_ids"`
-		States   []lastState
+		States   []watch.State
 	}
 	in := map[string]any{"watcher": name, "printer_ids": printers, "with_states": last}
 	if err := s.do(ctx, "POST", "/api/v1/printer-states/lease", in, &out); err != nil {
 		return nil, err
 	}
-	states := map[string]*watch.State{}
-	for i := range out.States {
-		l := &out.States[i]
-		if l.Job != nil {
-			l.State.Job = &l.Job.Job
-			l.State.Job.Elapsed, l.State.Job.Left = whole(l.Job.Elapsed), whole(l.Job.Left)
-		}
-		states[l.PrinterID] = &l.State
+	held := map[string]*watch.State{}
+	for _, id := range out.Printers {
+		held[id] = nil
 	}
-	held := make([]watch.Held, len(out.Printers))
-	for i, id := range out.Printers {
-		held[i] = watch.Held{PrinterID: id, Last: states[id]}
+	for i := range out.States {
+		held[out.States[i].PrinterID] = &out.States[i]
 	}
 	return held, nil
-}
-
-func whole(seconds *float64) *int64 {
-	if seconds == nil {
-		return nil
-	}
-	return new(int64(*seconds))
 }
 
 func (s sink) Send(ctx context.Context, name string, states []watch.State) ([]watch.Result, error) {
