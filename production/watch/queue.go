@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 )
@@ -66,20 +65,19 @@ func (q *queue) take(n int) (list []State) {
 	return list
 }
 
-// done removes the States that were taken and of which is reports true.
-func (q *queue) done(is func(State) bool) {
+// done removes the States that were taken and of whose indexes is reports true.
+func (q *queue) done(is func(i int) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	sent := slices.DeleteFunc(slices.Clone(q.states[:q.taken]), func(s queued) bool {
-		if !is(s.State) {
-			return false
-		}
-		if q.counts[s.PrinterID]--; q.counts[s.PrinterID] == 0 {
+	var left []queued
+	for i, s := range q.states[:q.taken] {
+		if !is(i) {
+			left = append(left, s)
+		} else if q.counts[s.PrinterID]--; q.counts[s.PrinterID] == 0 {
 			delete(q.counts, s.PrinterID)
 		}
-		return true
-	})
-	q.states, q.taken = append(sent, q.states[q.taken:]...), 0
+	}
+	q.states, q.taken = append(left, q.states[q.taken:]...), 0
 }
 
 // deliver sends the States of the queue until ctx ends and the queue is empty or the time for the rest is over.
@@ -105,45 +103,29 @@ func (w *Watcher) deliver(ctx context.Context) {
 			}
 		}
 		sending, done := context.WithTimeout(last, sendWithin)
-		results, err := w.Sink.Send(sending, w.Name, states)
+		refused, err := w.Sink.Send(sending, w.Name, states)
 		done()
-		type key struct {
-			printer  string
-			sequence int64
+		if errors.Is(err, ErrTooLarge) && len(states) == 1 {
+			refused = map[int]string{0: err.Error()}
 		}
-		had := map[key]bool{} // the States that the Sink answered
-		for _, r := range results {
-			had[key{r.PrinterID, r.Sequence}] = true
-			if r.Outcome == "refused" && r.Error != nil {
-				w.Log.Warn("The service refuses a state", "printer", r.PrinterID, "code", r.Error.Code,
-					"detail", r.Error.Detail)
-			}
+		for i, why := range refused {
+			w.Log.Error("The service refuses a state", "printer", states[i].PrinterID, "reason", why)
 		}
-		refusal, refused := errors.AsType[*Refusal](err)
-		if refused && len(refusal.Bad) == 0 && len(states) == 1 {
-			refusal.Bad = []int{0}
-		}
-		for i, s := range states {
-			if refused && slices.Contains(refusal.Bad, i) {
-				w.Log.Error("The service refuses a state", "printer", s.PrinterID, "error", err)
-				had[key{s.PrinterID, s.Sequence}] = true
-			}
-		}
-		w.queue.done(func(s State) bool { return had[key{s.PrinterID, s.Sequence}] })
+		w.queue.done(func(i int) bool { return err == nil || refused[i] != "" })
 		switch {
-		case refused && len(had) > 0: // the others at once
+		case err == nil:
+			n = min(2*n, maxBatch)
+		case len(refused) > 0: // the others at once
 			continue
-		case refused:
+		case errors.Is(err, ErrTooLarge):
 			n = max(len(states)/2, 1)
-		case len(had) == 0:
+		default:
 			w.Log.Warn("Cannot send the states of printers", "error", err)
 			if pause(ctx, wait/2+rand.N(wait)) != nil {
 				pause(last, firstRetry)
 			}
 			wait = min(2*wait, lastRetry)
 			continue
-		default:
-			n = min(2*n, maxBatch)
 		}
 		wait = firstRetry
 		if ctx.Err() == nil {

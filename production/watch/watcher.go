@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -32,29 +33,8 @@ type Printer struct {
 	Connection
 }
 
-// Result is the answer of the service to a State. Outcome is accepted, duplicate or refused.
-type Result struct {
-	PrinterID string       `json:"printer_id"`
-	Sequence  int64        `json:"sequence"`
-	Outcome   string       `json:"outcome"`
-	RunID     string       `json:"run_id"`
-	Error     *ResultError `json:"error"`
-}
-
-// ResultError is why a State was refused.
-type ResultError struct {
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
-}
-
-// Refusal is the error of Sink.Send if it refuses the States for ever: because of those with the indexes Bad, or,
-// without any, because there are too many.
-type Refusal struct {
-	Bad []int
-	Err error
-}
-
-func (r *Refusal) Error() string { return r.Err.Error() }
+// ErrTooLarge is the error of Sink.Send if it refuses the States because they are too many.
+var ErrTooLarge = errors.New("the service refuses so many states")
 
 // Sink takes States: the service itself, or a client of its API.
 type Sink interface {
@@ -63,8 +43,9 @@ type Sink interface {
 	// it; nil if there is none. With it, a watcher that starts again knows a job that it has reported. Unless last is
 	// true, the States may be nil.
 	Lease(ctx context.Context, name string, printers []string, last bool) (map[string]*State, error)
-	// Send sends 1 to 1,000 States of the watcher with the name. A State without a result is sent again.
-	Send(ctx context.Context, name string, states []State) ([]Result, error)
+	// Send sends 1 to 1,000 States of the watcher with the name. It returns why it refuses some for ever, by their
+	// indexes. After an error, the others are sent again.
+	Send(ctx context.Context, name string, states []State) (refused map[int]string, err error)
 }
 
 // Watcher watches printers and sends their States to Sink, those of a printer in order, until Sink has them. Set the

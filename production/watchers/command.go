@@ -263,7 +263,7 @@ func (s sink) names(ctx context.Context) (map[string]string, error) {
 			Items []struct{ ID, Name string }
 			Total int
 		}
-		err := s.do(ctx, "GET", "/api/v1/printers/names?limit=100&skip="+strconv.Itoa(skip), nil, &out)
+		_, err := s.do(ctx, "GET", "/api/v1/printers/names?limit=100&skip="+strconv.Itoa(skip), nil, &out)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ package watchers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -17,38 +18,37 @@ type call func(ctx context.Context, method, path string, body []byte) (status in
 // sink sends the states of printers to the API.
 type sink struct{ call call }
 
-// do sends in, as JSON, unless it is nil, and reads the response into out.
-func (s sink) do(ctx context.Context, method, path string, in, out any) error {
+// do sends in, as JSON, unless it is nil, and reads the response into out. It returns why elements of states in the
+// request are refused, by their indexes.
+func (s sink) do(ctx context.Context, method, path string, in, out any) (refused map[int]string, err error) {
 	var body []byte
 	if in != nil {
-		var err error
 		if body, err = json.Marshal(in); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	status, answer, err := s.call(ctx, method, path, body)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case status == 200:
-		return json.Unmarshal(answer, out)
+		return nil, json.Unmarshal(answer, out)
+	case status == 413:
+		return nil, watch.ErrTooLarge
 	}
 	var problem struct {
 		Detail string
-		Errors []struct{ Field string }
+		Errors []struct{ Field, Message string }
 	}
 	json.Unmarshal(answer, &problem)
-	refusal := &watch.Refusal{Err: fmt.Errorf("the service answers with the status %d: %.300s", status, problem.Detail)}
+	refused = map[int]string{}
 	for _, e := range problem.Errors {
 		if m := badState.FindStringSubmatch(e.Field); m != nil {
 			n, _ := strconv.Atoi(m[1]) // the pattern allows only digits
-			refusal.Bad = append(refusal.Bad, n)
+			refused[n] = e.Field + " " + e.Message
 		}
 	}
-	if status == 413 || len(refusal.Bad) > 0 {
-		return refusal
-	}
-	return refusal.Err
+	return refused, fmt.Errorf("the service answers with the status %d: %.300s", status, problem.Detail)
 }
 
 var badState = regexp.MustCompile(`^states\[([0-9]+)\]`)
@@ -59,7 +59,7 @@ func (s sink) Lease(ctx context.Context, name string, printers []string, last bo
 		States   []watch.State
 	}
 	in := map[string]any{"watcher": name, "printer_ids": printers, "with_states": last}
-	if err := s.do(ctx, "POST", "/api/v1/printer-states/lease", in, &out); err != nil {
+	if _, err := s.do(ctx, "POST", "/api/v1/printer-states/lease", in, &out); err != nil {
 		return nil, err
 	}
 	held := map[string]*watch.State{}
@@ -72,8 +72,22 @@ func (s sink) Lease(ctx context.Context, name string, printers []string, last bo
 	return held, nil
 }
 
-func (s sink) Send(ctx context.Context, name string, states []watch.State) ([]watch.Result, error) {
-	var out struct{ Results []watch.Result }
-	err := s.do(ctx, "POST", "/api/v1/printer-states", map[string]any{"watcher": name, "states": states}, &out)
-	return out.Results, err
+func (s sink) Send(ctx context.Context, name string, states []watch.State) (map[int]string, error) {
+	var out struct {
+		Results []struct{ Error *struct{ Detail string } }
+	}
+	in := map[string]any{"watcher": name, "states": states}
+	if refused, err := s.do(ctx, "POST", "/api/v1/printer-states", in, &out); err != nil {
+		return refused, err
+	}
+	if len(out.Results) != len(states) {
+		return nil, errors.New("the service answers for other states than were sent")
+	}
+	refused := map[int]string{}
+	for i, r := range out.Results {
+		if r.Error != nil {
+			refused[i] = r.Error.Detail
+		}
+	}
+	return refused, nil
 }
