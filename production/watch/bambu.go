@@ -180,7 +180,7 @@ func (b *bambu) watch(ctx context.Context, yield func(Observation)) error {
 		case err != nil:
 			return problemOf(err, b.address)
 		case kind&0xf0 == mqttPublish:
-			text, err := m.message(kind, body)
+			text, err := message(body)
 			if err != nil {
 				return problemOf(err, b.address)
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// mqtt is a connection of MQTT 3.1.1 (OASIS), as far as printers need it: no QoS but to acknowledge, clean sessions.
+// mqtt is a connection of MQTT 3.1.1 (OASIS), as far as printers need it: no QoS, clean sessions.
 type mqtt struct {
 	net.Conn
 	r *bufio.Reader
@@ -20,7 +20,6 @@ const (
 	mqttConnect   = 0x10
 	mqttConnack   = 0x20
 	mqttPublish   = 0x30
-	mqttPuback    = 0x40
 	mqttSubscribe = 0x82
 	mqttSuback    = 0x90
 	mqttPingreq   = 0xc0
@@ -121,21 +120,14 @@ func (m *mqtt) publish(topic, text string) error {
 	return m.send(mqttPublish, field(topic), []byte(text))
 }
 
-// message returns the text of a packet of kind mqttPublish, and acknowledges it if the other side wants this.
-func (m *mqtt) message(kind byte, body []byte) ([]byte, error) {
+// message returns the text of a packet of kind mqttPublish, which has no QoS, because login asks for none.
+func message(body []byte) ([]byte, error) {
 	if len(body) < 2 {
 		return nil, io.ErrUnexpectedEOF
 	}
 	n := 2 + int(binary.BigEndian.Uint16(body))
-	qos := kind >> 1 & 3
-	if qos > 0 {
-		n += 2
-	}
 	if len(body) < n {
 		return nil, io.ErrUnexpectedEOF
-	}
-	if qos == 1 {
-		return body[n:], m.send(mqttPuback, body[n-2:n])
 	}
 	return body[n:], nil
 }
