@@ -378,12 +378,15 @@ func (h handlers) newRun(ctx context.Context, printer value.UUID, j *job) (*valu
 	}
 	var spools []string
 	var plates bool
-	// What a person has said about an earlier print of the file.
+	// What a person has said about an earlier print of the file. Without an answer about the last ones, there is none.
 	earlier := db.SQL(`
 		select i.product_id, i.quantity from (
-			select o.run_id from printer_jobs o join production_runs r on r.id = o.run_id and r.hidden_at is null
-			where o.file_key = file_key($1) and o.file_key <> '' and o.plate is not distinct from $2::int
-				and o.run_id is not null and exists (select from run_items i where i.run_id = o.run_id)
+			select o.run_id
+			from (select run_id, created_at from printer_jobs
+				where file_key = file_key($1) and file_key <> '' and plate is not distinct from $2::int
+					and run_id is not null order by created_at desc limit 100) o
+			join production_runs r on r.id = o.run_id and r.hidden_at is null
+			where exists (select from run_items i where i.run_id = o.run_id)
 			order by o.created_at desc limit 1
 		) o
 		join run_items i on i.run_id = o.run_id
