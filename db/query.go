@@ -74,8 +74,8 @@ type Stmt struct {
 // SQL returns a statement that keeps its rows as JSON.
 func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
 
-// Recordset returns rows as an argument for json_to_recordset. The values of rows must be strings, numbers, bools or
-// nil. Recordset adds the number of each row, counted from 0, as n. Without rows, it returns an empty list, because
+// Recordset returns rows as an argument for json_to_recordset. The values of rows must be strings, numbers, bools,
+// nil, or structs of these. Recordset adds the number of each row, counted from 0, as n. Without rows, it returns an empty list, because
 // json_to_recordset rejects null.
 func Recordset(rows []map[string]any) string {
 	if len(rows) == 0 {
@@ -86,7 +86,7 @@ func Recordset(rows []map[string]any) string {
 	}
 	text, err := json.Marshal(rows)
 	if err != nil {
-		panic(err) // not for strings, numbers, bools and nil
+		panic(err) // not for such values
 	}
 	return string(text)
 }

@@ -52,20 +52,13 @@ func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) e
 		return err
 	}
 	result.RunID = n.RunID
-	row, err := n.row(s)
-	if err != nil {
-		return err
-	}
 	writes := []*db.Stmt{db.SQL(`
 		update printer_states s set `+setState+` from (`+newStates+`) n where s.id = n.id`,
-		db.Recordset([]map[string]any{row}))}
+		db.Recordset([]map[string]any{n.row(s)}))}
 	if k.turns(&n) {
-		var file, outcome any
-		if n.Job != nil && n.Job.File != nil {
-			file = *n.Job.File
-		}
-		if n.Job != nil && n.Job.Outcome != nil {
-			outcome = string(*n.Job.Outcome)
+		var file, outcome *string
+		if n.Job != nil {
+			file, outcome = n.Job.File, (*string)(n.Job.Outcome)
 		}
 		writes = append(writes, db.SQL(`
 			insert into printer_state_changes (id, printer_id, state, message, code, file, outcome, created_at)
@@ -76,7 +69,7 @@ func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) e
 				select emit_event(event_webhooks($2), $2, json_build_object('id', p.id, 'printer_name', p.name,
 					'message', $3::text, 'code', $4::text, 'file', $5::text, 'run_id', $6::uuid))::text
 				from printers p where p.id = $1 and event_webhooks($2) is not null`, string(id),
-				"printer."+string(n.State), s.Message.Arg(), s.Code.Arg(), file, idArg(n.RunID)))
+				"printer."+string(n.State), s.Message.Arg(), s.Code.Arg(), file, (*string)(n.RunID)))
 		}
 	}
 	return h.db.Write(ctx, writes...)
@@ -92,13 +85,6 @@ func (h handlers) seeTrays(ctx context.Context, k, n *known) error {
 		return nil
 	}
 	return h.db.Write(ctx, append([]*db.Stmt{printers.LockSlots()}, writes...)...)
-}
-
-func idArg(id *value.UUID) any {
-	if id == nil {
-		return nil
-	}
-	return string(*id)
 }
 
 // lockState locks and returns the state of a printer. It creates the state of a printer that has none. The error is
@@ -257,7 +243,7 @@ func (h handlers) addJob(ctx context.Context, printer value.UUID, j *job, run *v
 		on conflict (tenant_id, printer_id, job) do update set run_id = excluded.run_id, asked = excluded.asked,
 			details = excluded.details, outcome = excluded.outcome, file_key = excluded.file_key, plate = excluded.plate,
 			ended_at = excluded.ended_at
-		where o.asked`, string(printer), j.ID, idArg(run), asked, string(details), outcome, j.File, j.plate(), ended))
+		where o.asked`, string(printer), j.ID, (*string)(run), asked, string(details), outcome, j.File, j.plate(), ended))
 }
 
 // plateOfName finds the number of the plate that slicers and printers write into the names of files.
@@ -396,7 +382,7 @@ func (h handlers) newRun(ctx context.Context, printer value.UUID, j *job) (*valu
 		db.SQL(`select array(select spool_id::text from printer_slots where printer_id = $1 limit 2)`, string(printer)).
 			Into(&spools),
 		db.SQL(`select exists (select from products where plate_of = $1::uuid and hidden_at is null)`,
-			idArg(out.ProductID)).Into(&plates))
+			(*string)(out.ProductID)).Into(&plates))
 	if err != nil {
 		return nil, err
 	}
@@ -770,8 +756,8 @@ func (h handlers) answer(ctx context.Context, r *server.Request[AnswerRequest]) 
 			update printer_jobs j set asked = false, run_id = $3::uuid
 			where j.printer_id = $1 and j.job = $2 and ($3::uuid is null or exists (
 				select from production_runs r where r.id = $3::uuid and `+openRun("$1")+`))
-			returning j.run_id`, string(printer), j.ID, idArg(run))
-		lock := db.SQL(`select id from production_runs where id = $1::uuid for no key update`, idArg(run))
+			returning j.run_id`, string(printer), j.ID, (*string)(run))
+		lock := db.SQL(`select id from production_runs where id = $1::uuid for no key update`, (*string)(run))
 		stored, err = h.findJob(ctx, printer, j.ID, lock, attached)
 		switch {
 		case err != nil:

@@ -332,24 +332,13 @@ func (k *known) differs(n *known) bool {
 }
 
 // row returns the state as a row for json_to_recordset.
-func (k *known) row(s *SentState) (map[string]any, error) {
+func (k *known) row(s *SentState) map[string]any {
 	row := map[string]any{"id": k.ID, "sequence": k.Sequence, "state": k.State, "message": s.Message.Arg(),
-		"code": s.Code.Arg(), "printer_at": s.PrinterAt.Arg(), "observed_at": s.ObservedAt.Arg()}
+		"code": s.Code.Arg(), "printer_at": s.PrinterAt.Arg(), "observed_at": s.ObservedAt.Arg(), "slots": k.Slots}
 	if k.Job != nil {
-		text, err := json.Marshal(k.Job)
-		if err != nil {
-			return nil, err
-		}
-		row["job"], row["job_id"] = string(text), k.Job.ID
+		row["job"], row["job_id"] = k.Job, k.Job.ID
 	}
-	if k.Slots != nil {
-		text, err := json.Marshal(k.Slots)
-		if err != nil {
-			return nil, err
-		}
-		row["slots"] = string(text)
-	}
-	return row, nil
+	return row
 }
 
 // knownColumns selects the fields of known, from printer_states s and printer_jobs j.
@@ -456,11 +445,7 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 		case k.turns(&n) || k.Sequence == 0 || trays[k.ID]:
 			turned[k.ID] = []int{i}
 		case k.differs(&n):
-			row, err := n.row(s)
-			if err != nil {
-				return nil, err
-			}
-			progress[k.ID], *k = row, n
+			progress[k.ID], *k = n.row(s), n
 		}
 	}
 	if err := h.saveProgress(ctx, progress); err != nil {
@@ -518,13 +503,13 @@ func (h handlers) saveProgress(ctx context.Context, states map[value.UUID]map[st
 // newStates selects the rows of the first argument, the results of known.row.
 const newStates = `
 			select * from json_to_recordset($1::json) n (id uuid, sequence bigint, state text, message text, code text,
-				printer_at timestamptz, observed_at timestamptz, job text, job_id text, slots text)`
+				printer_at timestamptz, observed_at timestamptz, job json, job_id text, slots json)`
 
 // setState assigns a row of newStates to a row of printer_states.
 const setState = `sequence = n.sequence, state = n.state, message = n.message, code = n.code,
 			printer_at = n.printer_at, observed_at = n.observed_at, received_at = clock_timestamp(),
 			changed_at = case when s.state = n.state then s.changed_at else clock_timestamp() end,
-			job = n.job, job_id = n.job_id, slots = n.slots`
+			job = n.job::text, job_id = n.job_id, slots = n.slots::text`
 
 // LeaseRequest is the body of leasePrinters.
 type LeaseRequest struct {
