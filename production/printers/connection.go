@@ -2,8 +2,7 @@ package printers
 
 import (
 	"context"
-	"regexp"
-	"strings"
+	"errors"
 
 	"spoolwright/auth/vault"
 	"spoolwright/db"
@@ -36,8 +35,7 @@ func (c *Connections) Routes() []server.Route {
 			getConnectionDoc).ForUsers().Versioned(lockConnection),
 		server.Op("PUT"+path, server.Admin, server.Handle(c.put), putConnectionDoc).ForUsers(),
 		server.Op("DELETE"+path, server.Admin, server.Handle(c.delete), deleteConnectionDoc).ForUsers(),
-		server.Op("POST"+path+"/test", server.Admin, server.HandlePrepared(c.test, c.tested),
-			testConnectionDoc).ForUsers(),
+		server.Op("POST"+path+"/test", server.Admin, server.Handle(c.test), testConnectionDoc).ForUsers().WithoutKey(),
 	}
 }
 
@@ -62,37 +60,15 @@ type Connection struct {
 	UpdatedAt   value.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-// isOdd reports whether addresses do not have the character.
-func isOdd(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`<>"\^{|}`, r) }
-
-// Check reports fields that do not fit the kind.
+// Check reports a field that does not fit the kind.
 func (c *Connection) Check(problems *server.Problems) {
-	address, bambu := c.Address.Or(""), c.Kind.Or("") == "bambu"
-	at := watch.Connection{Kind: string(c.Kind.Or("")), Address: address, Serial: "00000000"}
-	scheme, _, named := strings.Cut(address, "://")
-	wrong := watch.Check(at) != nil || named && scheme != "http" && scheme != "https" ||
-		strings.ContainsFunc(address, isOdd)
-	switch {
-	case c.Address.IsNull() || c.Kind.IsNull() || !wrong:
-	case bambu:
-		problems.Add("address", "must be a host name or an IP address, such as 192.168.1.20")
-	default:
-		problems.Add("address", "must be an address such as http://192.168.1.20:7125, without a user or a query")
+	if c.Kind.IsNull() || c.Address.IsNull() {
+		return // which has been reported
 	}
-	at.Address, at.Serial = "printer", c.Serial.Or("")
-	if bambu && at.Serial != "" && watch.Check(at) != nil {
-		problems.Add("serial", "must have 8 to 40 letters and digits")
-	}
-	if bambu && c.Serial.IsNull() {
-		problems.Add("serial", "is required for a bambu")
-	}
-	if !bambu && c.Serial.Or("") != "" {
-		problems.Add("serial", "is only for a bambu")
-	}
-	if !c.Fingerprint.IsNull() && !(bambu && fingerprintForm.MatchString(*c.Fingerprint.Value)) {
-		problems.Add("fingerprint", "must be the SHA-256 of the certificate of a bambu: 64 hexadecimal digits")
+	err := watch.Check(watch.Connection{Kind: string(*c.Kind.Value), Address: *c.Address.Value, Serial: c.Serial.Or(""),
+		Fingerprint: c.Fingerprint.Or("")})
+	if wrong, ok := errors.AsType[*watch.Problem](err); ok {
+		problems.Add(wrong.Field, "%s", wrong.Text)
 	}
 }
 

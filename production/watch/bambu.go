@@ -105,10 +105,10 @@ func newBambu(c Connection, dial Dial) (*bambu, error) {
 	if err != nil {
 		return nil, err
 	} else if strings.Contains(c.Address, "/") {
-		return nil, problem("invalid", "The address of a printer of Bambu Lab is a name or an IP address.")
+		return nil, invalid("address", "must be a host name or an IP address, such as 192.168.1.20")
 	}
 	if !regexp.MustCompile(`^[0-9A-Za-z]{8,40}$`).MatchString(c.Serial) {
-		return nil, problem("invalid", "The serial number has letters and digits; it is on the printer's screen.")
+		return nil, invalid("serial", "must have 8 to 40 letters and digits, as on the screen of the bambu")
 	}
 	return &bambu{Connection: c, dial: dial, address: u.Host}, nil
 }

@@ -35,9 +35,10 @@ type Problem struct {
 	Code        string // off, network, name, port, key, kind, certificate, protocol, busy, invalid or stale
 	Text        string
 	Fingerprint string // of a certificate that is not the one of the connection
+	Field       string // of a connection that is invalid; Text goes on after its name
 }
 
-func (p *Problem) Error() string { return p.Text }
+func (p *Problem) Error() string { return strings.TrimSpace(p.Field + " " + p.Text) }
 
 // answers reports whether something answered at the address, so that the printer is not simply off.
 func (p *Problem) answers() bool {
@@ -46,6 +47,9 @@ func (p *Problem) answers() bool {
 
 // problem returns a Problem.
 func problem(code, text string) *Problem { return &Problem{Code: code, Text: text} }
+
+// invalid returns a Problem with a field of a connection.
+func invalid(field, text string) *Problem { return &Problem{Code: "invalid", Field: field, Text: text} }
 
 // problemOf puts a network error into words.
 func problemOf(err error, address string) *Problem {
@@ -86,17 +90,21 @@ func addressOf(text, port string) (*url.URL, error) {
 	if text = strings.TrimSpace(text); strings.Count(text, ":") > 1 && net.ParseIP(text) != nil {
 		text = "[" + text + "]"
 	}
-	if strings.HasPrefix(text, "https://") {
+	rest, secure := strings.CutPrefix(text, "https://")
+	rest, plain := strings.CutPrefix(rest, "http://")
+	if secure {
 		port = "443"
-	} else if strings.HasPrefix(text, "http://") {
+	} else if plain {
 		port = "80"
-	} else {
-		text = "http://" + text
 	}
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || len(text) > 300 || text != "" && strings.ContainsAny(text, "@?#") ||
-		strings.Contains(u.Path, "://") {
-		return nil, problem("invalid", "The address is a name or IP address, with a port if it is not the usual one.")
+	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`<>"\^{|}@?#`, r) }
+	u, err := url.Parse("http://" + rest)
+	if err != nil || u.Hostname() == "" || len(text) > 300 || strings.ContainsFunc(rest, odd) ||
+		strings.Contains(rest, "://") || secure && plain {
+		return nil, invalid("address", "must be an address such as http://192.168.1.20:7125, without a user or a query")
+	}
+	if secure {
+		u.Scheme = "https"
 	}
 	if u.Port() == "" {
 		u.Host += ":" + port
@@ -125,7 +133,7 @@ func (s *site) get(ctx context.Context, path string, v any) (int, error) {
 	for try := 0; ; try++ {
 		r, err := http.NewRequestWithContext(ctx, "GET", s.base+path, nil)
 		if err != nil {
-			return 0, problem("invalid", "The address is not valid.")
+			return 0, invalid("address", "is not valid")
 		}
 		r.Header.Set("Accept", "application/json")
 		if s.digest != nil {

@@ -9,6 +9,7 @@ package watch
 import (
 	"context"
 	"net"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -172,10 +173,21 @@ func Test(ctx context.Context, c Connection, dial Dial) (found Observation, err 
 	return found, problemOf(err, c.Address)
 }
 
-// Check returns a *Problem if nothing can be watched with the connection, whatever answers there.
+var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Check returns a *Problem with its Field if nothing can be watched with the connection, whatever answers there, or if
+// it has what only a bambu has.
 func Check(c Connection) error {
 	_, err := newKind(c, nil)
-	return err
+	switch bambu := c.Kind == "bambu"; {
+	case err != nil:
+		return err
+	case !bambu && c.Serial != "":
+		return invalid("serial", "is only for a bambu")
+	case c.Fingerprint != "" && !(bambu && fingerprintForm.MatchString(c.Fingerprint)):
+		return invalid("fingerprint", "must be the SHA-256 of the certificate of a bambu: 64 hexadecimal digits")
+	}
+	return nil
 }
 
 // newKind returns the client for a connection.
@@ -196,7 +208,7 @@ func newKind(c Connection, dial Dial) (kind, error) {
 	case "bambu":
 		return newBambu(c, dial)
 	}
-	return nil, problem("invalid", "The kind of a connection is moonraker, octoprint, prusalink or bambu.")
+	return nil, invalid("kind", "must be moonraker, octoprint, prusalink or bambu")
 }
 
 // cut returns the text as the service accepts it: at most n characters, without control characters, without marks of
