@@ -54,6 +54,17 @@ func TestConnectPrinter(t *testing.T) {
 	b.get(t, at).submit(t, revoke).to(t, at).shows(t, "The key is revoked.", "Create a key").hides(t, "New key")
 }
 
+// The page of a new key for watchers shows the lines for the machine in the network of the printers.
+func TestConnectWatcher(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin")
+	b := signIn(t, c)
+	page := b.get(t, "/settings/keys")
+	shown := page.submit(t, "/settings/keys", "name", "workshop", "role", "watcher").want(t, 200)
+	shown.shows(t, "watch.json", `{"service": "`+c.API.URL+`", "key": "swk_`, "systemctl enable --now spoolwright-watch").
+		hides(t, "/api/v1/spools")
+}
+
 // Admins say where the service watches a printer, on a page with what fits its kind, and test it. The key is never
 // shown.
 func TestWatchPrinter(t *testing.T) {
