@@ -141,25 +141,26 @@ const (
 	testWait     = 10 * time.Second
 )
 
-func (c *Connections) test(ctx context.Context, r *server.Request[struct{}]) (ConnectionTest, error) {
+func (c *Connections) test(ctx context.Context, r *server.Request[struct{}]) (server.OK[ConnectionTest], error) {
 	if c.dial == nil {
-		return ConnectionTest{}, errWatchOff.On()
+		return nil, errWatchOff.On()
 	}
 	all, err := c.read(ctx, "c.id = $1", r.ID("id"))
 	switch {
 	case len(all) == 0 && err == nil:
-		return ConnectionTest{}, server.ErrNotFound
+		return nil, server.ErrNotFound
 	case len(all) == 0:
-		return ConnectionTest{}, err
+		return nil, err
 	case err != nil:
-		return refused(&watch.Problem{Code: "key", Text: "The service cannot decrypt the stored key. Enter it again."}), nil
+		return server.Encode(refused(&watch.Problem{Code: "key",
+			Text: "The service cannot decrypt the stored key. Enter it again."}))
 	}
 	release, err := c.tests.Acquire(ctx, testWait, 1, db.ActorOf(ctx).Tenant)
 	switch {
 	case errors.Is(err, limit.ErrBusy):
-		return ConnectionTest{}, server.ErrUnavailable.Because(err)
+		return nil, server.ErrUnavailable.Because(err)
 	case err != nil:
-		return ConnectionTest{}, err
+		return nil, err
 	}
 	defer release()
 	found, err := watch.Test(ctx, all[0].Connection, c.dial)
@@ -170,12 +171,12 @@ func (c *Connections) test(ctx context.Context, r *server.Request[struct{}]) (Co
 		if t.Fingerprint == nil {
 			t.Fingerprint = orNil(found.Fingerprint)
 		}
-		return t, nil
+		return server.Encode(t)
 	case err != nil:
-		return ConnectionTest{}, err
+		return nil, err
 	}
-	return ConnectionTest{OK: true, Text: orNil(found.Message), State: orNil(found.State), File: orNil(found.File),
-		Fingerprint: orNil(found.Fingerprint)}, nil
+	return server.Encode(ConnectionTest{OK: true, Text: orNil(found.Message), State: orNil(found.State),
+		File: orNil(found.File), Fingerprint: orNil(found.Fingerprint)})
 }
 
 func refused(p *watch.Problem) ConnectionTest {
@@ -187,9 +188,4 @@ func orNil(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-func (c *Connections) tested(_ context.Context, _ *server.Request[struct{}], t ConnectionTest,
-) (server.OK[ConnectionTest], error) {
-	return server.Encode(t)
 }

@@ -174,7 +174,7 @@ func TestUnknownCommit(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
 	writes := func(op *operation) bool {
-		return acceptsKey(op) && !strings.HasSuffix(op.Path(), "/check") && op.Doc.ID != "testPrinterConnection"
+		return acceptsKey(op) && !strings.HasSuffix(op.Path(), "/check")
 	}
 	w.forSome(t, writes, func(t *testing.T, op *operation) {
 		t.Parallel()

@@ -14429,8 +14429,6 @@ class PrintersResource:
     def test_connection(
         self,
         id: str,
-        *,
-        idempotency_key: str | None = None,
     ) -> ConnectionTest:
         """Test the connection of a printer.
 
@@ -14444,14 +14442,11 @@ class PrintersResource:
         Requires the role `admin`.
 
         :param id: The id of the printer, a UUID.
-        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
-        a key.
         """
         return self._client._call(
             "POST",
             f"/printers/{_core.segment(id)}/connection/test",
             _ConnectionTest,
-            idempotency_key=idempotency_key or _core.new_key(),
         )
 
 

@@ -11007,9 +11007,9 @@ export class PrintersResource<M extends DecimalMode = "number"> {
    */
   testConnection(
     id: string,
-    options: RequestOptions & Keyed = {},
+    options: RequestOptions = {},
   ): Promise<ConnectionTest> {
-    return this.#client.call("POST", `/printers/${segment(id)}/connection/test`, { keyed: true }, options);
+    return this.#client.call("POST", `/printers/${segment(id)}/connection/test`, {  }, options);
   }
 
 }
