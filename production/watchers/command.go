@@ -2,6 +2,7 @@ package watchers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,19 +60,13 @@ var Commands = []cli.Command{{
 
 // file is what a watcher in the network of a farm knows.
 type file struct {
-	Service  string        `json:"service"` // its address
-	Key      string        `json:"key"`
-	Name     string        `json:"name"` // of the watcher, which no other one of the farm has
-	Printers []filePrinter `json:"printers"`
-}
-
-// filePrinter is a printer, by its name in the farm.
-type filePrinter struct {
-	Printer string `json:"printer"`
-	Kind    string `json:"kind"`
-	Address string `json:"address"`
-	Secret  string `json:"secret"`
-	Serial  string `json:"serial"`
+	Service  string // its address
+	Key      string
+	Name     string // of the watcher, which no other one of the farm has
+	Printers []struct {
+		Printer string // its name in the farm
+		watch.Connection
+	}
 }
 
 func readFile(name string) (*file, error) {
@@ -108,7 +103,7 @@ func readFile(name string) (*file, error) {
 		if name == "" || known[name] {
 			return nil, fmt.Errorf("printers[%d].printer: must be the name of a printer, once", i)
 		}
-		if err := watch.Check(p.connection()); err != nil {
+		if err := watch.Check(p.Connection); err != nil {
 			return nil, fmt.Errorf("printers[%d]: %w", i, err)
 		}
 		known[name] = true
@@ -119,10 +114,6 @@ func readFile(name string) (*file, error) {
 func isLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
-}
-
-func (p filePrinter) connection() watch.Connection {
-	return watch.Connection{Kind: p.Kind, Address: p.Address, Secret: p.Secret, Serial: p.Serial}
 }
 
 // pins are the certificates of printers, by serial number, in a file.
@@ -143,10 +134,12 @@ func readPins(name string) (*pins, error) {
 	return p, json.Unmarshal(text, &p.all)
 }
 
-func (p *pins) of(serial string) string {
+// with returns the connection with the certificate of its printer, if it is known.
+func (p *pins) with(c watch.Connection) watch.Connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.all[serial]
+	c.Fingerprint = cmp.Or(c.Fingerprint, p.all[c.Serial])
+	return c
 }
 
 // add stores a certificate, unless there is one.
@@ -181,9 +174,7 @@ func (f *file) test(ctx context.Context, p *pins, out io.Writer) error {
 		testing.Go(func() {
 			turns <- true
 			defer func() { <-turns }()
-			c := printer.connection()
-			c.Fingerprint = p.of(c.Serial)
-			found, err := watch.Test(ctx, c, nil)
+			found, err := watch.Test(ctx, p.with(printer.Connection), nil)
 			lines[i] = strings.Join(strings.Fields(found.State+" "+found.File+" "+found.Message), " ")
 			if failed[i] = err != nil; err != nil {
 				lines[i] = err.Error()
@@ -235,9 +226,7 @@ func (f *file) watch(ctx context.Context, p *pins, log *slog.Logger) error {
 			log.Warn("the farm has no printer with this name: it is not watched", "printer", printer.Printer)
 			continue
 		}
-		c := printer.connection()
-		c.Fingerprint = p.of(c.Serial)
-		all = append(all, watch.Printer{ID: id, Connection: c})
+		all = append(all, watch.Printer{ID: id, Connection: p.with(printer.Connection)})
 	}
 	if len(all) == 0 {
 		return errors.New("the farm has none of the printers")
