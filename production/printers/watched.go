@@ -44,7 +44,7 @@ func (c *Connections) Watched(ctx context.Context) ([]watch.Printer, error) {
 
 func (c *Connections) read(ctx context.Context, where string, args ...any) ([]watch.Printer, error) {
 	read := db.SQL(fmt.Sprintf(`
-		select c.id, c.kind, c.address, encode(c.secret, 'base64') as secret, coalesce(c.serial, '') as serial,
+		select c.id, c.kind, c.address, encode(c.secret, 'base64') as sealed, coalesce(c.serial, '') as serial,
 			coalesce(c.fingerprint, '') as fingerprint
 		from printer_connections c join printers p on p.id = c.id and p.hidden_at is null
 		where %s order by c.id limit %d`, where, maxWatched), args...)
@@ -52,26 +52,24 @@ func (c *Connections) read(ctx context.Context, where string, args ...any) ([]wa
 		return nil, err
 	}
 	var rows []struct {
-		ID, Kind, Address, Serial, Fingerprint string
-		Secret                                 []byte
+		watch.Printer
+		Sealed []byte
 	}
 	if err := json.Unmarshal(read.Array(), &rows); err != nil {
 		return nil, err
 	}
 	all, problems := make([]watch.Printer, len(rows)), error(nil)
 	for i, r := range rows {
-		all[i] = watch.Printer{ID: r.ID, Connection: watch.Connection{Kind: r.Kind, Address: r.Address, Serial: r.Serial,
-			Fingerprint: r.Fingerprint}}
-		if r.Secret == nil {
+		if all[i] = r.Printer; r.Sealed == nil {
 			continue
 		}
-		secret, key, err := c.vault.Open(owner(ctx, r.ID), r.Secret)
+		secret, key, err := c.vault.Open(owner(ctx, r.ID), r.Sealed)
 		switch {
 		case err != nil:
 			problems = fmt.Errorf("the secret of the printer %s: %w", r.ID, err)
 		case key > 0:
 			err := c.db.Write(ctx, db.SQL(`update printer_connections set secret = $2 where id = $1 and secret = $3`,
-				r.ID, c.vault.Seal(owner(ctx, r.ID), secret), r.Secret))
+				r.ID, c.vault.Seal(owner(ctx, r.ID), secret), r.Sealed))
 			if err != nil {
 				return nil, err
 			}

@@ -24,7 +24,7 @@ type printCounts struct {
 
 // octoFlags are state.flags of GET /api/printer. Printing is also true while the printer pauses, cancels and finishes.
 type octoFlags struct {
-	Operational, Printing, Paused, Pausing, Cancelling, Finishing, Error, ClosedOrError bool
+	Printing, Paused, Pausing, Cancelling, Finishing, Error, ClosedOrError bool
 }
 
 type octoPrinter struct {
@@ -33,7 +33,6 @@ type octoPrinter struct {
 		Error string
 		Flags octoFlags
 	}
-	Error string
 }
 
 // octoJob is the answer to GET /api/job. Version 2 leaves null fields out.
