@@ -42,7 +42,7 @@ func (h handlers) turn(ctx context.Context, s *SentState, result *StateResult) e
 	if n.Job != nil {
 		gone = k.Job != nil && n.Job.ID != k.Job.ID
 	}
-	if missed := k.running(); missed != nil && gone {
+	if missed := k.Job; missed != nil && missed.Outcome == nil && gone {
 		missed.Outcome = new(JobOutcome("unknown"))
 		if err := h.endJob(ctx, id, missed); err != nil {
 			return err

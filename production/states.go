@@ -1,9 +1,11 @@
 package production
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -202,13 +204,10 @@ func (s *SentState) stored(old *job) *job {
 	if old == nil || old.ID != j.ID {
 		return j
 	}
-	keep(&j.File, old.File)
-	keep(&j.Plate, old.Plate)
-	keep(&j.SHA256, old.SHA256)
-	keep(&j.StartedAt, old.StartedAt)
-	keep(&j.Reason, old.Reason)
+	j.File, j.Plate, j.SHA256 = cmp.Or(j.File, old.File), cmp.Or(j.Plate, old.Plate), cmp.Or(j.SHA256, old.SHA256)
+	j.StartedAt, j.Reason = cmp.Or(j.StartedAt, old.StartedAt), cmp.Or(j.Reason, old.Reason)
 	if !old.lost() {
-		keep(&j.Outcome, old.Outcome)
+		j.Outcome = cmp.Or(j.Outcome, old.Outcome)
 	}
 	atLeast(&j.Elapsed, old.Elapsed)
 	atLeast(&j.Progress, old.Progress)
@@ -230,13 +229,6 @@ func (j *job) lost() bool { return j.Outcome != nil && *j.Outcome == "unknown" }
 // atLeast sets a value that is unknown or less than its old value to that one.
 func atLeast(v **value.Decimal, old *value.Decimal) {
 	if *v == nil || old != nil && **v < *old {
-		*v = old
-	}
-}
-
-// keep sets a value that is unknown to its old value.
-func keep[T any](v **T, old *T) {
-	if *v == nil {
 		*v = old
 	}
 }
@@ -269,14 +261,6 @@ type known struct {
 	Slots    []slot           `json:"slots"`
 	RunID    *value.UUID      `json:"run_id"` // of the job
 	Leased   bool             `json:"leased"` // by another watcher than the one that sends
-}
-
-// running returns the job that has not ended, or nil.
-func (k *known) running() *job {
-	if k.Job == nil || k.Job.Outcome != nil {
-		return nil
-	}
-	return k.Job
 }
 
 // next returns the state that follows k with the sent state. An idle printer without a job has none; otherwise, a
@@ -451,7 +435,7 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 	if err := h.saveProgress(ctx, progress); err != nil {
 		return nil, err
 	}
-	for _, id := range sortedKeys(turned) {
+	for _, id := range slices.Sorted(maps.Keys(turned)) { // all requests lock rows in this order
 		for _, i := range turned[id] {
 			err := h.db.Tx(ctx, func(ctx context.Context) error {
 				if trays[id] {
@@ -472,22 +456,13 @@ func (h handlers) sendStates(ctx context.Context, r *server.Request[SentStates])
 	return server.Encode(StateResults{results})
 }
 
-// sortedKeys returns the ids in one order, in which all requests lock rows.
-func sortedKeys[V any](of map[value.UUID]V) (ids []value.UUID) {
-	for id := range of {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
 // saveProgress stores states that change neither the condition nor the job of their printers.
 func (h handlers) saveProgress(ctx context.Context, states map[value.UUID]map[string]any) error {
 	if len(states) == 0 {
 		return nil
 	}
 	var rows []map[string]any
-	for _, id := range sortedKeys(states) {
+	for _, id := range slices.Sorted(maps.Keys(states)) {
 		rows = append(rows, states[id])
 	}
 	return h.db.Write(ctx, db.SQL(`
