@@ -466,11 +466,11 @@ func (h handlers) saveProgress(ctx context.Context, states map[value.UUID]map[st
 		rows = append(rows, states[id])
 	}
 	return h.db.Write(ctx, db.SQL(`
-		with new as materialized (`+newStates+`), locked as materialized (
-			select s.id from printer_states s join new n on n.id = s.id order by s.id for no key update of s
+		with locked as materialized (
+			select n.* from (`+newStates+`) n join printer_states s on s.id = n.id order by s.id for no key update of s
 		)
 		update printer_states s set `+setState+`
-		from new n join locked l on l.id = n.id
+		from locked n
 		where s.id = n.id and s.sequence < n.sequence and s.state = n.state
 			and s.job_id is not distinct from n.job_id`, db.Recordset(rows)))
 }
