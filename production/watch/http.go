@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"spoolwright/value/language"
 	"strings"
 	"syscall"
 	"time"
@@ -45,11 +46,15 @@ func (p *Problem) answers() bool {
 	return p.Code == "key" || p.Code == "kind" || p.Code == "certificate" || p.Code == "invalid"
 }
 
-// problem returns a Problem.
-func problem(code, text string) *Problem { return &Problem{Code: code, Text: text} }
+// problem returns a Problem with a text that is formatted with the arguments.
+func problem(code string, text language.Text, args ...any) *Problem {
+	return &Problem{Code: code, Text: language.English.Text(text, args...)}
+}
 
 // invalid returns a Problem with a field of a connection.
-func invalid(field, text string) *Problem { return &Problem{Code: "invalid", Field: field, Text: text} }
+func invalid(field string, text language.Text) *Problem {
+	return &Problem{Code: "invalid", Field: field, Text: string(text)}
+}
 
 // problemOf puts a network error into words.
 func problemOf(err error, address string) *Problem {
@@ -64,15 +69,15 @@ func problemOf(err error, address string) *Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &name):
-		return problem("name", "No device in this network has the name "+cut(name.Name, 100)+".")
+		return problem("name", "No device in this network has the name %s.", cut(name.Name, 100))
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return problem("port", "The device at "+address+" is on, but nothing answers at this port.")
+		return problem("port", "The device at %s is on, but nothing answers at this port.", address)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return problem("network", "No device has the address "+address+" in this network, or it is off.")
+		return problem("network", "No device has the address %s in this network, or it is off.", address)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return problem("off", "Nothing answers at "+address+": the printer is off, asleep or not in this network.")
+		return problem("off", "Nothing answers at %s: the printer is off, asleep or not in this network.", address)
 	}
-	return problem("protocol", "The connection to "+address+" failed: "+cut(err.Error(), 200)+".")
+	return problem("protocol", "The connection to %s failed: %s.", address, cut(err.Error(), 200))
 }
 
 // site is the HTTP server of a printer.
@@ -161,11 +166,11 @@ func (s *site) get(ctx context.Context, path string, v any) (int, error) {
 		case a.StatusCode == 503 || a.StatusCode == 429:
 			return 0, problem("busy", "The printer is too busy to answer.")
 		case a.StatusCode >= 500:
-			return 0, problem("protocol", fmt.Sprintf("The printer answers with the error %d.", a.StatusCode))
+			return 0, problem("protocol", "The printer answers with the error %d.", a.StatusCode)
 		case a.StatusCode == 204 || a.StatusCode == 404 || a.StatusCode == 409:
 			return a.StatusCode, nil
 		case a.StatusCode != 200 || len(body) > maxMessage || json.Unmarshal(body, v) != nil:
-			return 0, problem("kind", "What answers at "+s.address+" is not "+s.Kind+".")
+			return 0, problem("kind", "What answers at %s is not %s.", s.address, s.Kind)
 		}
 		return 200, nil
 	}

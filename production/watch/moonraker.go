@@ -77,7 +77,7 @@ func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	if code, err := m.read(ctx, "/server/info", &struct{}{}); err != nil {
 		return err
 	} else if code != 200 {
-		return problem("kind", "What answers at "+m.address+" is not Moonraker.")
+		return problem("kind", "What answers at %s is not %s.", m.address, "Moonraker")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -3,7 +3,6 @@ package watch
 import (
 	"bufio"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
 	"time"
@@ -96,7 +95,7 @@ func (m *mqtt) login(id, user, password, topic string, keepAlive time.Duration) 
 		return problem("key", "The printer refuses the access code. Its screen shows the code, which changes when "+
 			"LAN mode or developer mode is switched.")
 	case answer[1] != 0:
-		return problem("busy", fmt.Sprintf("The printer refuses the connection with code %d.", answer[1]))
+		return problem("busy", "The printer refuses the connection with code %d.", answer[1])
 	}
 	if err := m.send(mqttSubscribe, []byte{0, 1}, field(topic), []byte{0}); err != nil {
 		return err

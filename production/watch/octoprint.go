@@ -65,7 +65,7 @@ func (p *octoprint) look(ctx context.Context) (Observation, error) {
 	if found, err := p.get(ctx, "/api/job", &j); err != nil {
 		return Observation{}, err
 	} else if code == 404 || found != 200 {
-		return Observation{}, problem("kind", "What answers at "+p.address+" is not OctoPrint.")
+		return Observation{}, problem("kind", "What answers at %s is not %s.", p.address, "OctoPrint")
 	}
 	o := Observation{State: Idle, Phase: None}
 	f, text := s.State.Flags, s.State.Text

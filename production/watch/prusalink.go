@@ -41,7 +41,7 @@ func (p *prusalink) look(ctx context.Context) (Observation, error) {
 	if code, err := p.get(ctx, "/api/v1/status", &s); err != nil {
 		return Observation{}, err
 	} else if code != 200 || s.Printer.State == "" {
-		return Observation{}, problem("kind", "What answers at "+p.address+" is not PrusaLink with the API v1.")
+		return Observation{}, problem("kind", "What answers at %s is not %s.", p.address, "PrusaLink with the API v1")
 	}
 	o := Observation{Vouched: true, Message: s.Printer.Status.Message}
 	if o.Message == "OK" {

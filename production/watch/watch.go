@@ -166,7 +166,7 @@ func Test(ctx context.Context, c Connection, dial Dial) (found Observation, err 
 	})
 	switch {
 	case found.State == Unknown:
-		return found, problem("off", found.Message+" Perhaps it sleeps: wake its screen.")
+		return found, problem("off", "%s Perhaps it sleeps: wake its screen.", found.Message)
 	case found.State != "":
 		return found, nil
 	}
