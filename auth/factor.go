@@ -415,8 +415,9 @@ func (s *Service) verifyCode(f *factor, user, code string, now time.Time) ([]*db
 		user, step, sealed)}, nil
 }
 
-var errUndecryptable = (&server.Error{Status: 401, Code: "INVALID_OTP", Detail: language.Sprintf("Codes of apps cannot be verified " +
-	"because the secret of the service has changed: use a recovery code, or ask an admin")}).On("otp")
+var errUndecryptable = (&server.Error{Status: 401, Code: "INVALID_OTP", Detail: language.Sprintf(
+	"Codes of apps cannot be verified " +
+		"because the secret of the service has changed: use a recovery code, or ask an admin")}).On("otp")
 
 // tooManyCodes gives a 429 the text for codes.
 func tooManyCodes(err error) error {

@@ -33,7 +33,8 @@ var loginDoc = &server.Doc{
 	Errors: []*server.Error{errCredentials, errOTPRequired, errLoginOTP},
 }
 
-var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: language.Sprintf("Incorrect email or password")}
+var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: language.Sprintf(
+	"Incorrect email or password")}
 
 func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (server.OK[TokenSet], error) {
 	user, session, err := s.startWith(ctx, *r.In.Email.Value, *r.In.Password.Value, r.In.OTP.Or(""), r.Address)

@@ -51,7 +51,8 @@ func (s *Service) SignIn(ctx context.Context, email, password, address string) (
 }
 
 // ErrSignInAgain means that a page waited too long for a code, or that the password has changed in the meantime.
-var ErrSignInAgain = &server.Error{Status: 401, Code: "INVALID_TOKEN", Detail: language.Sprintf("Sign in again: this took too long")}
+var ErrSignInAgain = &server.Error{Status: 401, Code: "INVALID_TOKEN", Detail: language.Sprintf(
+	"Sign in again: this took too long")}
 
 // SignInWithCode starts a session of a browser and returns its cookie. The token is that of SignIn.
 func (s *Service) SignInWithCode(ctx context.Context, token, code, address string) (cookie string, err error) {

@@ -230,7 +230,8 @@ var errLastAdmin = server.Conflict("LAST_ADMIN",
 
 var updateUserDoc = &server.Doc{
 	ID: "updateUser", Tag: usersTag, Summary: "Update a user",
-	Description: "Changes the name, the role, the language, the password, or whether the user is disabled. A new role and " +
+	Description: "Changes the name, the role, the language, the password, or whether the user is disabled. A new " +
+		"role and " +
 		"`disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, " +
 		"a refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so " +
 		"that refresh tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an " +

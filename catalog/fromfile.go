@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"path"
@@ -535,7 +534,7 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 		case i < len(chosen) && chosen[i] > 0:
 			at := slices.IndexFunc(stock, func(s stockedFilament) bool { return s.Number != nil && *s.Number == chosen[i] })
 			if at < 0 {
-				return errUnknownFilament.With(fmt.Sprintf("number %d in filaments", chosen[i])).On("filaments")
+				return errUnknownFilament.With(language.Sprintf("number %d in filaments", chosen[i])).On("filaments")
 			}
 			best, one.Match = &stock[at], "chosen"
 		case len(ranked) > 0:
@@ -556,7 +555,8 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 				problems.Add("filaments", "must choose filament %d: the file does not name its material", i+1)
 			} else {
 				code := "MATERIAL_UNKNOWN"
-				p.add(FileWarning{language.Sprintf("The file does not name the material of filament %d: choose a filament.", i+1),
+				p.add(FileWarning{language.Sprintf("The file does not name the material of filament %d: choose a filament.",
+					i+1),
 					&code})
 			}
 		default:

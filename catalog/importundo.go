@@ -11,6 +11,7 @@ import (
 	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/transfer"
+	"spoolwright/value/language"
 )
 
 // Undo describes how the import of products is undone: first of variants, then of the products that they follow, if no
@@ -90,7 +91,7 @@ func restoreImported(
 			columns := c.Unchanged(s)
 			if slices.Contains(columns, "sku") && slices.Contains(taken, c.Before.Text("sku")) {
 				columns = slices.DeleteFunc(columns, func(name string) bool { return name == "sku" })
-				problems = append(problems, skuTaken)
+				problems = append(problems, language.Sprintf(skuTaken))
 			}
 			if slices.Contains(columns, "sku") {
 				w.renamed = append(w.renamed, c.Item)
@@ -119,10 +120,10 @@ func restoreImported(
 			filament := f.filaments[transfer.ValueText(m["filament_id"])]
 			switch {
 			case had && m["filament_id"] != nil && (filament == nil || filament.Text("hidden") == "true"):
-				problems = append(problems, "the filament of a material was removed")
+				problems = append(problems, language.Sprintf("the filament of a material was removed"))
 				continue
 			case name == "sku" && slices.Contains(taken, c.Before.Text(name)):
-				problems = append(problems, skuTaken)
+				problems = append(problems, language.Sprintf(skuTaken))
 				continue
 			case !isMaterial:
 				values[name] = c.Before[name]
@@ -168,7 +169,7 @@ func restoreImported(
 	return done, nil, err
 }
 
-const skuTaken = "sku is that of another product"
+const skuTaken language.Text = "sku is that of another product"
 
 // materialOf returns the material in a column, if there is one.
 func materialOf(before transfer.Stored, name string) (m map[string]any, ok bool) {

@@ -15,6 +15,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Tag is the tag of the operations.
@@ -349,7 +350,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 // skuError converts the error that another product has the SKU of the request.
 func skuError(err error, in *Product) error {
 	if db.Violates(err, "products_sku") {
-		return errDuplicateSKU.With(in.SKU.Or("of the request")).Because(err)
+		return errDuplicateSKU.With(in.SKU.Or(language.Sprintf("of the request"))).Because(err)
 	}
 	return err
 }
@@ -587,7 +588,7 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 	err := h.db.Write(ctx, lockCatalog(), checked, recomputed, deriveVariants(r.ID("id")), product)
 	switch {
 	case db.Violates(err, "products_sku"): // a concurrent change
-		return nil, errDuplicateSKU.With("of this one").On().Because(err)
+		return nil, errDuplicateSKU.With(language.Sprintf("of this one")).On().Because(err)
 	case db.Violates(err, "products_levels_range"):
 		return nil, server.Invalid("components", tooManyLevels).Because(err)
 	case err != nil:

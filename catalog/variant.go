@@ -13,6 +13,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // VariantMaterial is the color or the filament that a variant has instead of materials of its product and of the
@@ -127,7 +128,7 @@ func (h handlers) addVariants(
 		err = variantError(err, fmt.Sprintf("variants[%d].", n), r.In.Variants[n].VariantMaterials)
 	}
 	if db.Violates(err, "products_sku") {
-		return nil, errDuplicateSKU.With("of one of the variants").On("variants").Because(err)
+		return nil, errDuplicateSKU.With(language.Sprintf("of one of the variants")).On("variants").Because(err)
 	}
 	if err := server.Found(product, costError(err, "variants")); err != nil {
 		return nil, err

@@ -68,18 +68,19 @@ var (
 	errOfRun = server.Conflict("USAGE_OF_RUN",
 		"The production run %s counts the grams of the entry; correct what the run used instead",
 		"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51")
-	errNotReversible = server.Conflict("USAGE_NOT_REVERSIBLE", "The entry %s", errIsReversal)
-	errNotUse        = server.Conflict("USAGE_NOT_MOVABLE",
+	errNotReversible = server.Conflict("USAGE_NOT_REVERSIBLE", "The entry %s",
+		language.Sprintf(errIsReversal))
+	errNotUse = server.Conflict("USAGE_NOT_MOVABLE",
 		"Only use can be moved: an entry of the kind deducted or printed that took filament from the spool")
 	errSameSpool     = server.BadRequest("SAME_SPOOL", "The entry is one of this spool").On("spool_id")
 	errUnknownTarget = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a spool", "spool_id").On("spool_id")
 )
 
 const (
-	errIsReversal = "reverses another one; to take that back, record the change again"
-	errIsRefill   = "is part of a refill; edit or weigh the spool"
-	errIsFirst    = "is the first one of its spool; edit or weigh the spool, or remove it"
-	errIsBalance  = "balances another one at a weighing; reverse that one, or the weighing"
+	errIsReversal language.Text = "reverses another one; to take that back, record the change again"
+	errIsRefill   language.Text = "is part of a refill; edit or weigh the spool"
+	errIsFirst    language.Text = "is the first one of its spool; edit or weigh the spool, or remove it"
+	errIsBalance  language.Text = "balances another one at a weighing; reverse that one, or the weighing"
 )
 
 const reversalRules = "The new entry has the kind of the first one and its grams with the other sign, also " +
@@ -145,13 +146,13 @@ func (e *ledgerEntry) reversible() error {
 	case e.ReversedBy != nil:
 		return errReversed.With(*e.ReversedBy)
 	case e.ReversesID != nil:
-		return errNotReversible.With(errIsReversal)
+		return errNotReversible.With(language.Sprintf(errIsReversal))
 	case e.WeighingID != nil:
-		return errNotReversible.With(errIsBalance)
+		return errNotReversible.With(language.Sprintf(errIsBalance))
 	case e.Kind == "created":
-		return errNotReversible.With(errIsFirst)
+		return errNotReversible.With(language.Sprintf(errIsFirst))
 	case e.Kind == "discarded", e.Kind == "refilled":
-		return errNotReversible.With(errIsRefill)
+		return errNotReversible.With(language.Sprintf(errIsRefill))
 	case e.RunID != nil:
 		return errOfRun.With(*e.RunID)
 	}
@@ -207,17 +208,19 @@ func (s *heldSpool) correct(
 	after := min(max(start+grams+balanced, 0), mostGrams)
 	shortfall := min(max(use+after-balanced-start, -mostShortfall), mostShortfall)
 	warn := func(code UsageWarningCode, grams value.Decimal, format language.Text, args ...any) {
-		args = append([]any{s.Name, s.Number}, args...)
 		warnings = append(warnings, UsageWarning{code, language.Sprintf(format, args...), grams})
 	}
 	if s.Weighed != nil {
-		warn("WEIGHED_SINCE", after-start, "%s (spool %d) was weighed after that, and keeps %s g", s.Remaining)
+		warn("WEIGHED_SINCE", after-start, "%s (spool %d) was weighed after that, and keeps %s g", s.Name, s.Number,
+			s.Remaining)
 	} else if short := after - (start + grams + balanced); short > 0 {
 		warn("FILAMENT_SHORTFALL", short,
-			"%s (spool %d) had only %s g on record; %s g more were taken, so it is now empty", s.Remaining, short)
+			"%s (spool %d) had only %s g on record; %s g more were taken, so it is now empty", s.Name, s.Number,
+			s.Remaining, short)
 	}
 	if over := after - s.Net; s.Weighed == nil && after > start && over > 0 {
-		warn("OVER_NET_WEIGHT", over, "%s (spool %d) has %s g now, %s g more than a full one", after, over)
+		warn("OVER_NET_WEIGHT", over, "%s (spool %d) has %s g now, %s g more than a full one", s.Name, s.Number, after,
+			over)
 	}
 	e := Entry{ID: value.NewID(), Spool: s.ID, Kind: first.Kind, Reason: reason, Before: start, After: after - balanced,
 		Shortfall: shortfall, Printer: first.PrinterID, Reporter: first.ReporterID, UsedAt: first.UsedAt}

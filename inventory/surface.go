@@ -237,7 +237,8 @@ func EditFilament(ctx context.Context, d *db.DB, number int64, in Filament) erro
 }
 
 // errFilamentInUse is the error of RemoveFilament for a filament that has spools.
-var errFilamentInUse = &server.Error{Status: 403, Code: "FILAMENT_IN_USE", Detail: language.Sprintf("The filament still has spools")}
+var errFilamentInUse = &server.Error{Status: 403, Code: "FILAMENT_IN_USE", Detail: language.Sprintf(
+	"The filament still has spools")}
 
 // RemoveFilament removes the filament with the number, unless it has a spool that is not hidden.
 func RemoveFilament(ctx context.Context, d *db.DB, number int64) error {

@@ -6,6 +6,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // OrderCompletion is the body of a request to complete an order.
@@ -51,7 +52,9 @@ func (h handlers) complete(ctx context.Context,
 	return h.delivered(ctx, id, locked, true, func(known map[value.UUID]orderedItem) ([]*db.Stmt, error) {
 		err := checkItems(known, r.In.Items, func(i DeliveredItem) (value.UUID, string, int64) {
 			return *i.ID.Value, "delivered", *i.Delivered.Value
-		}, func(i orderedItem) (int64, string) { return max(i.Quantity, orZero(i.Delivered)), "the quantity" })
+		}, func(i orderedItem) (int64, string) {
+			return max(i.Quantity, orZero(i.Delivered)), language.Sprintf("the quantity")
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -159,7 +159,7 @@ func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery])
 		err := checkItems(known, r.In.Items, func(i OrderDeliveryItem) (value.UUID, string, int64) {
 			return *i.ID.Value, "quantity", i.Quantity.Or(0)
 		}, func(i orderedItem) (int64, string) {
-			return max(i.Quantity-orZero(i.Delivered), 0), "the pieces that are not delivered"
+			return max(i.Quantity-orZero(i.Delivered), 0), language.Sprintf("the pieces that are not delivered")
 		})
 		if err != nil {
 			return nil, err
@@ -245,7 +245,9 @@ func (h handlers) takeReturn(ctx context.Context, r *server.Request[OrderReturn]
 		}
 		err = checkItems(known, r.In.Items, func(i OrderReturnItem) (value.UUID, string, int64) {
 			return *i.ID.Value, "quantity", *i.Quantity.Value
-		}, func(i orderedItem) (int64, string) { return orZero(i.Delivered), "the delivered pieces" })
+		}, func(i orderedItem) (int64, string) {
+			return orZero(i.Delivered), language.Sprintf("the delivered pieces")
+		})
 		if err != nil {
 			return nil, err
 		}

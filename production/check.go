@@ -321,12 +321,14 @@ func (b bill) since(earlier bill) string {
 		case !ok:
 			all = append(all, [2]string{name, language.Sprintf("also %s %s", amount(key, n), name)})
 		case was != n:
-			all = append(all, [2]string{name, language.Sprintf("%s %s instead of %s", amount(key, n), name, amount(key, was))})
+			all = append(all, [2]string{name, language.Sprintf("%s %s instead of %s", amount(key, n), name, amount(key,
+				was))})
 		}
 	}
 	for key, n := range earlier.Needs {
 		if _, ok := b.Needs[key]; !ok {
-			all = append(all, [2]string{earlier.Names[key], language.Sprintf("no longer %s %s", amount(key, n), earlier.Names[key])})
+			all = append(all, [2]string{earlier.Names[key], language.Sprintf("no longer %s %s", amount(key, n),
+				earlier.Names[key])})
 		}
 	}
 	value.Sort(all, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })

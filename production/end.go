@@ -509,6 +509,7 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		had.grams, had.corrected = had.grams+m.Counted, had.corrected+m.Corrections
 		m.Counted, m.Corrections = 0, 0
 	}
+	name, number := spool.SpoolName, spool.SpoolNumber
 	warn := func(code EndWarningCode, grams value.Decimal, format language.Text, args ...any) {
 		warnings = append(warnings, spool.warning(code, grams, format, args...))
 	}
@@ -551,27 +552,31 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		}
 		switch {
 		case weighed != nil && rest != d.counted.grams && !earlier:
-			warn("WEIGHED_SINCE", rest, "%s (spool %d) was weighed after the run ended, and keeps %s g", spool.Remaining)
+			warn("WEIGHED_SINCE", rest, "%s (spool %d) was weighed after the run ended, and keeps %s g", name, number,
+				spool.Remaining)
 		case weighed != nil:
 		case d.kept > 0 && !e.changesEnd:
-			warn("WEIGHED_SINCE", d.kept, "%s (spool %d) was weighed after an earlier end of the run: %s g count as used before the weighing",
+			warn("WEIGHED_SINCE", d.kept, "%s (spool %d) was weighed after an earlier end of the run: %s g count as used "+
+				"before the weighing", name, number,
 				d.kept)
 		case d.kept != 0:
-			warn("WEIGHED_DURING_RUN", d.kept, "%s (spool %d) was weighed during the run, and keeps its weight: %s g of the difference "+
-				"count as used before that", d.kept)
+			warn("WEIGHED_DURING_RUN", d.kept, "%s (spool %d) was weighed during the run, and keeps its weight: %s g of "+
+				"the difference count as used before that", name, number, d.kept)
 		case e.changesEnd && during != nil && rest != 0:
-			warn("WEIGHED_DURING_RUN", rest, "%s (spool %d) was weighed during the run: the difference counts as used after the weighing")
+			warn("WEIGHED_DURING_RUN", rest, "%s (spool %d) was weighed during the run: the difference counts as used "+
+				"after the weighing", name, number)
 		}
 		if d.Shortfall > 0 && weighed == nil {
-			warn("FILAMENT_SHORTFALL", d.Shortfall, "%s (spool %d) had only %s g on record; the run used %s g more, so it is now empty",
+			warn("FILAMENT_SHORTFALL", d.Shortfall,
+				"%s (spool %d) had only %s g on record; the run used %s g more, so it is now empty", name, number,
 				start, d.Shortfall)
 		}
 		switch {
 		case rest == 0 && (used == 0 || e.changesEnd):
 		case spool.Hidden:
-			warn("SPOOL_REMOVED", used, "%s (spool %d) was removed, and %s g of it were used", used)
+			warn("SPOOL_REMOVED", used, "%s (spool %d) was removed, and %s g of it were used", name, number, used)
 		case spool.Archived:
-			warn("SPOOL_ARCHIVED", used, "%s (spool %d) is archived, and %s g of it were used", used)
+			warn("SPOOL_ARCHIVED", used, "%s (spool %d) is archived, and %s g of it were used", name, number, used)
 		}
 		outside -= d.counted.grams
 		if d.New = d.to + min(d.kept, 0); weighed != nil {
@@ -584,16 +589,16 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		all = append(all, d)
 	}
 	if outside > 0 {
-		warn("USE_OUTSIDE_RUN", outside, "%s (spool %d) lost %s g outside of runs since this run started; they are not counted", outside)
+		warn("USE_OUTSIDE_RUN", outside, "%s (spool %d) lost %s g outside of runs since this run started; they are not "+
+			"counted", name, number, outside)
 	}
 	return all, warnings
 }
 
-// warning returns a warning about the spool of a material. The first arguments of its detail are the name and
-// number of the spool.
-func (m *endingMaterial) warning(code EndWarningCode, grams value.Decimal, format language.Text, args ...any) EndWarning {
+// warning returns a warning about the spool of a material.
+func (m *endingMaterial) warning(code EndWarningCode, grams value.Decimal, format language.Text,
+	args ...any) EndWarning {
 	id := value.UUID(m.SpoolID)
-	args = append([]any{m.SpoolName, m.SpoolNumber}, args...)
 	return EndWarning{Code: code, SpoolID: &id, Grams: &grams, Detail: language.Sprintf(format, args...)}
 }
 
@@ -759,8 +764,9 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 		case run.long != nil && run.reported != nil:
 			e.CompletedAt = value.Some(value.Timestamp{Time: *run.reported})
 		case run.long != nil:
-			warnings = append(warnings, EndWarning{Code: "LONG_PRINT_TIME", Detail: language.Sprintf("The run has taken %s h "+
-				"until now, more than twice the estimate of %s h; correct completed_at if it ended earlier", *run.long,
+			warnings = append(warnings, EndWarning{Code: "LONG_PRINT_TIME", Detail: language.Sprintf(
+				"The run has taken %s h "+
+					"until now, more than twice the estimate of %s h; correct completed_at if it ended earlier", *run.long,
 				*run.estimate)})
 		}
 		writes = h.write(id, e, &r, deductions, event, &completedAt)
@@ -879,7 +885,7 @@ func take(run, kind string, deductions []SpoolDeduction) []*db.Stmt {
 				add(e, after)
 			}
 		}
-		count(d.counted, 1, "Counted in production run "+run)
+		count(d.counted, 1, language.Sprintf("Counted in production run %s", run))
 		if !d.silent {
 			used = true
 			add(inventory.Entry{Kind: kind, Run: run, Shortfall: d.Shortfall}, d.to)
@@ -895,7 +901,7 @@ func take(run, kind string, deductions []SpoolDeduction) []*db.Stmt {
 				}
 			}
 		}
-		count(d.released, -1, "No longer counted in production run "+run)
+		count(d.released, -1, language.Sprintf("No longer counted in production run %s", run))
 		all = append(all, d.weighed.Balance(d.Previous, entries)...)
 	}
 	if all == nil {

@@ -234,9 +234,9 @@ func (RunWarningCode) Enum() []string {
 
 // The details of warnings. They are parts of SQL literals.
 const (
-	notUpdated = "The status is completed, but no filament was deducted from the spools; " +
+	notUpdated language.Text = "The status is completed, but no filament was deducted from the spools; " +
 		"completeProductionRun deducts it"
-	twoAtOnce = "Another run is also in progress on the printer"
+	twoAtOnce language.Text = "Another run is also in progress on the printer"
 )
 
 // RunListItem is a production run in lists.
@@ -385,10 +385,10 @@ const stateColumns = `id, status, printer_id, printer_name, queue_position, star
 const warningsColumn = `case
 	when status = 'completed' and not inventory_updated
 			and exists (select from run_materials m where m.run_id = production_runs.id)
-		then json_build_array(json_build_object('code', 'INVENTORY_NOT_UPDATED', 'detail', '` + notUpdated + `',
+		then json_build_array(json_build_object('code', 'INVENTORY_NOT_UPDATED', 'detail', '` + string(notUpdated) + `',
 			'spool_id', null, 'order_id', null, 'product_id', null))
 	when status = 'in_progress' and printer_id is not null and printer_is_busy(printer_id, id, status)
-		then json_build_array(json_build_object('code', 'PRINTER_BUSY', 'detail', '` + twoAtOnce + `',
+		then json_build_array(json_build_object('code', 'PRINTER_BUSY', 'detail', '` + string(twoAtOnce) + `',
 			'spool_id', null, 'order_id', null, 'product_id', null))
 	else '[]' end as warnings`
 

@@ -41,7 +41,8 @@ func AcceptWebSocket(w http.ResponseWriter, r *http.Request) (*WebSocket, error)
 		err = ErrForbidden.Because(err)
 	default:
 		err = &Error{Status: 400, Code: "VALIDATION_ERROR",
-			Detail: language.Sprintf("The WebSocket handshake is not valid"), Header: http.Header{"Sec-WebSocket-Version": {"13"}}}
+			Detail: language.Sprintf("The WebSocket handshake is not valid"),
+			Header: http.Header{"Sec-WebSocket-Version": {"13"}}}
 	}
 	u.connections.removeWebSocket(u.tenant, nil)
 	return nil, err

@@ -82,7 +82,8 @@ func (c *codes) damage(text string, hasID bool) string {
 		problem = language.Sprintf("is what a spreadsheet shows instead of a code")
 	case fraction.MatchString(text) && !c.whole:
 		whole := fraction.FindStringSubmatch(text)[1]
-		problem = language.Sprintf("can be the code %s with a fraction added by a spreadsheet, or the code %s", whole, text)
+		problem = language.Sprintf("can be the code %s with a fraction added by a spreadsheet, or the code %s", whole,
+			text)
 	case !hasID && digits.MatchString(text) && text[0] != '0' && len(text) < c.padded:
 		problem = language.Sprintf("may have lost leading zeros in a spreadsheet, because another code has %d digits",
 			c.padded)
@@ -110,6 +111,7 @@ func rounded(text string) string {
 }
 
 func remedy(problem, text string) string {
-	return language.Sprintf("%s: in the spreadsheet, format the column as text, enter the code again, and save the file; "+
+	return language.Sprintf("%s: in the spreadsheet, format the column as text, enter the code again, and save the "+
+		"file; "+
 		"the value is %q", problem, shorten(text))
 }

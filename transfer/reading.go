@@ -271,7 +271,8 @@ func (r *records) number(f *server.Field, text string) (number, problem string) 
 			if n.Text[last] == '.' {
 				whole, fraction = comma, point
 			}
-			return text, language.Sprintf("can be read as %s or as %s, and the file does not show which: choose its decimal mark "+
+			return text, language.Sprintf("can be read as %s or as %s, and the file does not show which: choose its "+
+				"decimal mark "+
 				"(decimal), or write %s or %s.%s0; the value is %q", whole, fraction, whole, n.Text[:last], n.Text[last+1:], text)
 		}
 	}
@@ -325,7 +326,8 @@ func (r *records) date(text string) (date, problem string) {
 	case dmy == "" || r.how.Dates == MonthFirst:
 		return mdy, ""
 	}
-	return text, language.Sprintf("can be read as %s or as %s, and the file does not show which: choose the order of its "+
+	return text, language.Sprintf("can be read as %s or as %s, and the file does not show which: choose the order of "+
+		"its "+
 		"dates (date_order), or write one of these; the value is %q", dmy, mdy, text)
 }
 

@@ -53,7 +53,8 @@ func ReadSheet(file []byte, name string, maximum int, good func(titles []string)
 	case bytes.HasPrefix(file, []byte(archiveStart)):
 		return readWorkbook(file, name, maximum, good)
 	case bytes.HasPrefix(file, []byte("\xd0\xcf\x11\xe0")):
-		return nil, language.Error("the file is an old spreadsheet such as .xls, or has a password: open it in a spreadsheet " +
+		return nil, language.Error("the file is an old spreadsheet such as .xls, or has a password: open it in a " +
+			"spreadsheet " +
 			"program, save it as .xlsx without a password, and import that file")
 	}
 	text := value.WithoutDirections(decode(file))

@@ -171,8 +171,8 @@ func ntfyRequest(d delivery) request {
 	if text == "" {
 		text = d.message.Title
 	}
-	r := request{d.to.url, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Title": {mime.BEncoding.Encode("utf-8", d.message.Title)}},
-		[]byte(text)}
+	r := request{d.to.url, http.Header{"Content-Type": {"text/plain; charset=utf-8"},
+		"Title": {mime.BEncoding.Encode("utf-8", d.message.Title)}}, []byte(text)}
 	if d.message.Link != "" {
 		r.header.Set("Click", d.message.Link)
 	}
@@ -186,7 +186,8 @@ var ntfyTopic = regexp.MustCompile(`^/[-_A-Za-z0-9]{1,64}$`)
 
 func checkNtfy(u *url.URL, _ string) string {
 	if !ntfyTopic.MatchString(u.Path) {
-		return language.Sprintf("must end with a topic, such as https://ntfy.sh/my-farm: at most 64 letters, digits, - and _")
+		return language.Sprintf("must end with a topic, such as https://ntfy.sh/my-farm: at most 64 letters, digits, " +
+			"- and _")
 	}
 	return ""
 }

@@ -94,7 +94,8 @@ func broken(format language.Text, args ...any) error {
 var ErrTooLarge = &Error{language.Sprintf("The file is larger than 200 MB")}
 
 // ErrUnknown is the error of a text that has nothing that a slicer writes.
-var ErrUnknown = &Error{language.Sprintf("This is not a sliced file: it has neither a print time nor an amount of filament")}
+var ErrUnknown = &Error{language.Sprintf(
+	"This is not a sliced file: it has neither a print time nor an amount of filament")}
 
 var (
 	errTruncated = &Error{language.Sprintf("The file ends too early; it was not copied completely")}
@@ -116,7 +117,7 @@ func Read(r io.Reader) (*File, error) {
 		return nil, errTruncated
 	case err != nil:
 		if _, ok := errors.AsType[*Error](err); !ok {
-			return nil, broken("The file is damaged: %v", err)
+			return nil, broken("The file is damaged: %s", err)
 		}
 		return nil, err
 	}

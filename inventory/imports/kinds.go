@@ -177,7 +177,8 @@ func (k kind[T]) checkKeys(keys []string) (problems []server.FieldError) {
 	if keys[1] != "" {
 		number, err := strconv.ParseInt(keys[1], 10, 32)
 		if err != nil || number < 1 {
-			problems = append(problems, server.FieldError{Field: "number", Message: "must be the number of a " + k.one})
+			problems = append(problems, server.FieldError{Field: "number", Message: language.Sprintf(
+				"must be the number of a %s", k.one)})
 		}
 		keys[1] = strconv.FormatInt(number, 10)
 	}
@@ -431,7 +432,10 @@ func (f *kindFile[T]) lock(
 	for i, row := range f.rows {
 		report[i].Row = int64(row.Line)
 		var s transfer.Stored
-		problem := func(field string, message language.Text, args ...any) { invalid.Add(row.Line, field, message, args...) }
+		problem := func(field string, message language.Text, args ...any) {
+			invalid.Add(row.Line, field, message,
+				args...)
+		}
 		switch keys := row.Keys; {
 		case keys == nil:
 		case keys[0] != "":

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -76,7 +75,7 @@ func (w *sourceWriter) prepareFields(ctx context.Context) error {
 			define(guesses[key].field(t.entity, key))
 		}
 		if n := len(known[t.entity]); n > inventory.MaxCustomFields && len(w.fields) > 0 {
-			return fmt.Errorf("a %s would have %d custom fields, but at most %d are possible", t.entity, n,
+			return language.Error("a %s would have %d custom fields, but at most %d are possible", t.entity, n,
 				inventory.MaxCustomFields)
 		}
 		for _, item := range w.source.Items[t.entity] {
@@ -129,7 +128,8 @@ func (i *sourceItem) extraProblems(known map[string]*inventory.CustomField) (pro
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
 		f := known[key]
 		if f == nil {
-			problems = append(problems, server.FieldError{Field: "extra." + key, Message: language.Sprintf("is not a custom field")})
+			problems = append(problems, server.FieldError{Field: "extra." + key, Message: language.Sprintf(
+				"is not a custom field")})
 			continue
 		}
 		if *f.Type.Value == "text" {
@@ -137,7 +137,7 @@ func (i *sourceItem) extraProblems(known map[string]*inventory.CustomField) (pro
 		}
 		if problem := f.ValueProblem(extra[key]); problem != "" {
 			problems = append(problems, server.FieldError{Field: "extra." + key,
-				Message: fmt.Sprintf("%s; the value is %s", problem, beginning(extra[key]))})
+				Message: problem + "; " + language.Sprintf("the value is %s", beginning(extra[key]))})
 		}
 	}
 	return problems

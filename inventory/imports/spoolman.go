@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -24,6 +23,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // noVendor is the id of the vendor that our own API for clients of Spoolman shows for a filament without a vendor.
@@ -192,7 +192,7 @@ func convertField(entity string, s spoolmanObject) (f inventory.CustomField, ok 
 // maxObject limits the size of one object in JSON. The limit is not exact, because the decoder reads ahead.
 const maxObject = 1 << 20
 
-var errLargeObject = fmt.Errorf("one spool has more than %d bytes", maxObject)
+var errLargeObject = language.Error("one spool has more than %d bytes", maxObject)
 
 // objectReader limits the bytes that can be read between two calls of next.
 type objectReader struct {
@@ -285,7 +285,7 @@ func readSpoolman(file io.Reader, use func(list string, n int, object spoolmanOb
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("unexpected text after the end of the list: import one list at a time")
+		return language.Error("unexpected text after the end of the list: import one list at a time")
 	}
 	return nil
 }
@@ -315,9 +315,9 @@ func readList(
 	}
 }
 
-var errIncomplete = errors.New("the list has no end: the file is incomplete")
+var errIncomplete = language.Error("the list has no end: the file is incomplete")
 
-var errNotSpoolman = errors.New("not a list of spools from Spoolman: " +
+var errNotSpoolman = language.Error("not a list of spools from Spoolman: " +
 	"neither a response of its /api/v1/spool nor one of its exports")
 
 func (s spoolmanObject) add(prefix string, object map[string]any) {
@@ -401,7 +401,7 @@ func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
 			return err
 		}
 		if len(row) != len(names) {
-			return fmt.Errorf("line %d has %d fields, but the header has %d", line, len(row), len(names))
+			return language.Error("line %d has %d fields, but the header has %d", line, len(row), len(names))
 		}
 		flat := spoolmanObject{}
 		for i, cell := range row {
@@ -449,8 +449,8 @@ func newItem(entity string, n int, s spoolmanObject) *conversion {
 	return &conversion{spoolmanObject: s, sourceItem: item, texts: map[string]string{}}
 }
 
-func (c *conversion) problem(field, message string) {
-	c.Problems = append(c.Problems, server.FieldError{Field: field, Message: message})
+func (c *conversion) problem(field string, message language.Text, args ...any) {
+	c.Problems = append(c.Problems, server.FieldError{Field: field, Message: language.Sprintf(message, args...)})
 }
 
 // fact adds a line to the notes unless the value is empty.
@@ -474,7 +474,7 @@ func (c *conversion) short(field, name, value string) {
 func (c *conversion) decimal(name string) (d value.Decimal, ok bool) {
 	text := c.text(name)
 	if d, ok = value.ParseDecimal(text); !ok && text != "" {
-		c.problem(name, "is "+text+", which is not a valid number")
+		c.problem(name, "is %s, which is not a valid number", text)
 	}
 	return d, ok
 }
@@ -518,7 +518,7 @@ func (c *conversion) extra() map[string]json.RawMessage {
 		}
 	}
 	if problem := extra.Problem(); problem != "" {
-		c.problem("extra", problem)
+		c.problem("extra", "%s", problem)
 	}
 	maps.DeleteFunc(extra, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 	return extra
@@ -608,7 +608,7 @@ func (c *conversion) convertDiameter() {
 			c.fact("Diameter", diameter.String()+" mm")
 		}
 	case ok:
-		c.problem("diameter", "is "+diameter.String()+", which is neither 1.75 nor 2.85")
+		c.problem("diameter", "is %s, which is neither 1.75 nor 2.85", diameter)
 	case c.text("diameter") == "":
 		c.problem("diameter", "is missing")
 	}
@@ -646,7 +646,7 @@ func convertSpool(n int, s spoolmanObject, filament *sourceItem) *sourceItem {
 		"location": "location"})
 	if filament != nil && len(filament.Problems) > 0 {
 		item.Problems = append(item.Problems, server.FieldError{Field: "filament",
-			Message: "is invalid: " + transfer.Describe(filament.Problems)})
+			Message: language.Sprintf("is invalid: %s", transfer.Describe(filament.Problems))})
 	}
 	return item
 }
@@ -664,7 +664,7 @@ func (c *conversion) convertWeights(filament spoolmanObject) {
 	}
 	if net <= 0 {
 		net = UsualWeight
-		c.Remarks = append(c.Remarks, "has no weight in Spoolman, so it has 1000 g")
+		c.Remarks = append(c.Remarks, language.Sprintf("has no weight in Spoolman, so it has 1000 g"))
 		known = false
 	}
 	if usedKnown && (!known || remaining <= 0) { // Spoolman shows 0 if a spool was used for more than its weight

@@ -16,6 +16,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 var importsTag = &server.Tag{Name: "imports", Fields: ownFields,
@@ -82,7 +83,8 @@ type Left struct {
 
 var (
 	errUndone      = server.Conflict("IMPORT_UNDONE", "The import was undone before")
-	errNotUndoable = server.Conflict("IMPORT_NOT_UNDOABLE", "The import cannot be undone: %s", "it is older than 30 days")
+	errNotUndoable = server.Conflict("IMPORT_NOT_UNDOABLE", "The import cannot be undone: %s",
+		language.Sprintf("it is older than 30 days"))
 )
 
 // UndoDoc describes the operation of Undo.
@@ -187,7 +189,7 @@ func (u *undo) run(ctx context.Context, tables []Undoable) error {
 	case late:
 		return errNotUndoable
 	case changed > maxUndone:
-		return errNotUndoable.With("it created and changed more than 10,000 resources")
+		return errNotUndoable.With(language.Sprintf("it created and changed more than 10,000 resources"))
 	}
 	created, changes := map[string][]string{}, map[string][]*Change{}
 	for _, row := range all {
@@ -253,11 +255,13 @@ func (k kind[T]) restore(ctx context.Context, d *db.DB, changes []*Change) (done
 	for _, one := range all {
 		numbers[one.ID] = one.Number
 	}
-	leave := func(c *Change, reason string) { done.Leave(c, transfer.Stored{"number": numbers[c.Item]}, reason) }
+	leave := func(c *Change, reason language.Text, args ...any) {
+		done.Leave(c, transfer.Stored{"number": numbers[c.Item]}, reason, args...)
+	}
 	for i, c := range changes {
 		in, err := server.DecodePatch[T]([]byte(jsonOf(c.Before)))
 		if err != nil {
-			leave(c, "its fields cannot be restored: "+server.AsError(err).Detail)
+			leave(c, "its fields cannot be restored: %s", server.AsError(err).Detail)
 			continue
 		}
 		row := transfer.Record[T]{In: in}
@@ -290,7 +294,7 @@ func (k kind[T]) restore(ctx context.Context, d *db.DB, changes []*Change) (done
 			} else if problems[0].Field == "id" {
 				leave(f.undo[i], "it was removed since")
 			} else {
-				leave(f.undo[i], "its fields cannot be restored: "+transfer.Describe(problems))
+				leave(f.undo[i], "its fields cannot be restored: %s", transfer.Describe(problems))
 			}
 		}
 		f = valid
@@ -299,8 +303,8 @@ func (k kind[T]) restore(ctx context.Context, d *db.DB, changes []*Change) (done
 }
 
 // Leave adds a resource that stays as it is, at least in part. s has its number, name and reference, if it has these.
-func (u *Undone) Leave(c *Change, s transfer.Stored, reason string) {
-	left := Left{Resources: Resources(c.Table), ID: value.UUID(c.Item), Reason: reason}
+func (u *Undone) Leave(c *Change, s transfer.Stored, reason language.Text, args ...any) {
+	left := Left{Resources: Resources(c.Table), ID: value.UUID(c.Item), Reason: language.Sprintf(reason, args...)}
 	if number, err := strconv.ParseInt(s.Text("number"), 10, 64); err == nil {
 		left.Number = &number
 	}
@@ -313,12 +317,13 @@ func (u *Undone) Leave(c *Change, s transfer.Stored, reason string) {
 // LeaveChanged is Leave for the columns that were changed since, and for other problems.
 func (u *Undone) LeaveChanged(c *Change, s transfer.Stored, problems ...string) {
 	if len(c.After) == 0 {
-		problems = append(problems, "what it was before is not known")
+		problems = append(problems, language.Sprintf("what it was before is not known"))
 	}
 	if len(c.Left) > 0 {
-		problems = append(problems, "it was changed since: "+strings.Join(slices.Compact(c.Left), ", "))
+		problems = append(problems, language.Sprintf("it was changed since: %s", strings.Join(slices.Compact(c.Left),
+			", ")))
 	}
-	u.Leave(c, s, strings.Join(problems, "; "))
+	u.Leave(c, s, "%s", strings.Join(problems, "; "))
 }
 
 // Unchanged returns the columns that still have the values of the import, and sets Left to the others.
@@ -396,7 +401,7 @@ func (u *undo) remove(ctx context.Context, created map[string][]string, tables [
 		for _, s := range found {
 			if id := s.Text("id"); s["reason"] != nil {
 				left[id] = true
-				u.result.Leave(&Change{Table: t.Table, Item: id}, s, s.Text("reason"))
+				u.result.Leave(&Change{Table: t.Table, Item: id}, s, "%s", s.Text("reason"))
 				continue
 			}
 			u.result.Removed++

@@ -10,6 +10,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/inventory/colors"
 	"spoolwright/transfer"
+	"spoolwright/value/language"
 )
 
 // maxForm is the maximum length in characters of a cell, unless its field allows longer texts. It is also the maximum
@@ -220,7 +221,7 @@ func inMetric(text string) string {
 }
 
 // weightUnits are the units that a title can have for weights, with their names in the plural.
-var weightUnits = map[string]string{"kg": "kilograms", "lb": "pounds", "oz": "ounces"}
+var weightUnits = map[string]language.Text{"kg": "kilograms", "lb": "pounds", "oz": "ounces"}
 
 // hasWeight reports whether a text is a weight with its unit.
 func hasWeight(text string) bool {

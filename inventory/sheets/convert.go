@@ -956,7 +956,7 @@ func (c *converter) findTotals(all []*rowValues) {
 		c.ofAll = true
 	}
 	if c.ofAll {
-		c.columns[i].note = "of all spools of the row"
+		c.columns[i].note = language.Sprintf("of all spools of the row")
 	}
 }
 
@@ -1128,9 +1128,9 @@ func (c *converter) describe(result *transfer.Conversion, rows []transfer.Row) {
 		}
 		switch {
 		case one.guess:
-			note = "numbers up to 20 are kilograms"
+			note = language.Sprintf("numbers up to 20 are kilograms")
 		case weightUnits[one.unit] != "" && strings.HasSuffix(one.target, "_grams"):
-			note = weightUnits[one.unit]
+			note = language.Sprintf(weightUnits[one.unit])
 			if c.ofAll && one.target == "net_weight_grams" {
 				note += ", " + one.note
 			}
@@ -1140,13 +1140,12 @@ func (c *converter) describe(result *transfer.Conversion, rows []transfer.Row) {
 		case one.note != "":
 			note = one.note
 		case one.ignore:
-			article := "a "
+			note = language.Sprintf("a %s has no such field", c.one)
 			if strings.ContainsRune("aeiou", rune(c.one[0])) {
-				article = "an "
+				note = language.Sprintf("an %s has no such field", c.one)
 			}
-			note = article + c.one + " has no such field"
 		case len(one.texts) == 0:
-			note = "is empty"
+			note = language.Sprintf("is empty")
 		}
 		if note != "" {
 			shown.Note = &note

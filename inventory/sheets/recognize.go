@@ -15,6 +15,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
+	"spoolwright/value/language"
 )
 
 // Reader reads the sheets that people keep as tables of a resource: it finds the row of titles, recognizes columns by
@@ -286,7 +287,7 @@ func (s *Reader) recognize(columns []column, how transfer.Reading) {
 			switch kind := kindOf(c.target, one); {
 			case c.score < 40 || done[c.column] || taken[c.target] || (c.why == "values") != byValues:
 			case byValues && has[kind] && !untitled.MatchString(one.title):
-				one.note, done[c.column] = "another column has the "+kind, true
+				one.note, done[c.column] = hasNote(kind), true
 			default:
 				assign(c)
 				if !byValues || !untitled.MatchString(one.title) {
@@ -303,7 +304,7 @@ func (s *Reader) recognize(columns []column, how transfer.Reading) {
 	}
 	for _, c := range all {
 		if c.score >= 60 && !done[c.column] {
-			columns[c.column].note = "another column is " + c.target
+			columns[c.column].note = language.Sprintf("another column is %s", c.target)
 			done[c.column] = true
 		}
 	}
@@ -369,9 +370,9 @@ func (s *Reader) candidates(i int, c *column) (all []candidate) {
 			switch {
 			case score < 60 || why != "name" || c.note != "":
 			case isLength(c.unit):
-				c.note = "has lengths, and not " + target
+				c.note = language.Sprintf("has lengths, and not %s", target)
 			default:
-				c.note = "seems to be " + target + ", but most values cannot be read"
+				c.note = language.Sprintf("seems to be %s, but most values cannot be read", target)
 			}
 			score -= 70
 		}
@@ -400,6 +401,21 @@ func (s *Reader) candidates(i int, c *column) (all []candidate) {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.target, b.target))
 	})
 	return all
+}
+
+// hasNote returns the note of a column whose values are those of a column with a title.
+func hasNote(kind string) string {
+	switch kind {
+	case "weight":
+		return language.Sprintf("another column has the weight")
+	case "material":
+		return language.Sprintf("another column has the material")
+	case "price":
+		return language.Sprintf("another column has the price")
+	case "code of the color":
+		return language.Sprintf("another column has the code of the color")
+	}
+	return language.Sprintf("another column has the %s", kind)
 }
 
 // kindOf returns the kind of the values of a target: several targets can have values of one kind.

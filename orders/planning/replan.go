@@ -8,6 +8,7 @@ import (
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 var (
@@ -17,7 +18,7 @@ var (
 	errRemoved    = server.Conflict("PRODUCT_REMOVED", "A product of the run was removed; restore it, or remove the run")
 	errIncomplete = server.Conflict("PLAN_INCOMPLETE",
 		"The run was not changed, because %d of its pieces cannot be planned again: %s", 2,
-		"too little filament is left that is not reserved")
+		language.Sprintf("too little filament is left that is not reserved"))
 )
 
 var replanDoc = &server.Doc{
@@ -71,11 +72,11 @@ func (p *Plan) complete() error {
 	if len(p.Unplanned) == 0 {
 		return nil
 	}
-	reason := "no available printer can print their materials with a slot for each"
+	reason := language.Sprintf("no available printer can print their materials with a slot for each")
 	pieces := int64(0)
 	for _, u := range p.Unplanned {
 		if pieces += u.Quantity; u.Reason == "NO_FILAMENT" {
-			reason = "too little filament is left that is not reserved"
+			reason = language.Sprintf("too little filament is left that is not reserved")
 		}
 	}
 	return errIncomplete.With(pieces, reason)

@@ -115,7 +115,7 @@ func (w *word) UnmarshalJSON(b []byte) error {
 	case json.Unmarshal(b, &number) == nil:
 		text = number.String()
 	default:
-		return errors.New("must be a text or a number")
+		return language.Error("must be a text or a number")
 	}
 	*w = word(text)
 	return nil
@@ -128,7 +128,7 @@ var anyNumber = &value.Rule{Minimum: -value.MaxDecimal, Maximum: value.MaxDecima
 
 func (c *count) UnmarshalJSON(b []byte) error {
 	if b[0] != '-' && (b[0] < '0' || b[0] > '9') {
-		return errors.New("must be a whole number")
+		return language.Error("must be a whole number")
 	}
 	var n value.Optional[int64]
 	if problem := n.Decode(anyNumber, value.Number(b)); problem != "" {

@@ -12,6 +12,7 @@ import (
 	"spoolwright/production/watch"
 	"spoolwright/server"
 	"spoolwright/server/limit"
+	"spoolwright/value/language"
 )
 
 // maxWatched is the maximum number of printers of a farm that the service watches.
@@ -151,7 +152,7 @@ func (c *Connections) test(ctx context.Context, r *server.Request[struct{}]) (se
 		return nil, err
 	case err != nil:
 		return server.Encode(refused(&watch.Problem{Code: "key",
-			Text: "The service cannot decrypt the stored key. Enter it again."}))
+			Text: language.Sprintf("The service cannot decrypt the stored key. Enter it again.")}))
 	}
 	release, err := c.tests.Acquire(ctx, testWait, 1, db.ActorOf(ctx).Tenant)
 	switch {

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"spoolwright/value/language"
 )
 
 // Times of kind bambu.
@@ -237,13 +239,16 @@ func (b *bambu) take(text []byte) {
 
 var (
 	plateOf = regexp.MustCompile(`plate_(\d{1,3})\.gcode`)
-	words   = map[int64]string{0x03008003: "The printer sees spaghetti.", 0x03008004: "The filament ran out.",
+	words   = map[int64]language.Text{0x03008003: "The printer sees spaghetti.", 0x03008004: "The filament ran out.",
 		0x07008011: "The filament of the AMS ran out."}
 )
 
 // inWords returns the text for a print_error. Its third digit counts the AMS units.
 func inWords(fault int64) string {
-	return cmp.Or(words[fault&^0x30000], fmt.Sprintf("The printer shows the error %08X.", fault))
+	if text, ok := words[fault&^0x30000]; ok {
+		return language.Sprintf(text)
+	}
+	return language.Sprintf("The printer shows the error %s.", fmt.Sprintf("%08X", fault))
 }
 
 // observe returns the observation of the report, and whether the whole state is missing.
@@ -251,7 +256,7 @@ func (b *bambu) observe(now time.Time) (o Observation, ask bool) {
 	r, file := b.report, string(or(b.report.File, ""))
 	o.Replays, o.Fingerprint, o.Slots = true, b.Fingerprint, b.list()
 	if r.State == "" {
-		o.State, o.Message = Unknown, "The printer is connected, but has not said what it does yet."
+		o.State, o.Message = Unknown, language.Sprintf("The printer is connected, but has not said what it does yet.")
 		return o, true
 	}
 	fault, _ := r.Error.number()
@@ -276,7 +281,7 @@ func (b *bambu) observe(now time.Time) (o Observation, ask bool) {
 			b.stopped = time.Time{}
 			return b.running(now, o, nothing, fault)
 		}
-		nothing.State, nothing.Phase, nothing.Message = Idle, None, "The printer calibrates itself."
+		nothing.State, nothing.Phase, nothing.Message = Idle, None, language.Sprintf("The printer calibrates itself.")
 		return nothing, false
 	case "IDLE", "FINISH", "FAILED":
 	default: // INIT, OFFLINE, SLICING in the cloud

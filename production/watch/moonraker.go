@@ -70,7 +70,8 @@ type rpcMessage struct {
 	Error  *struct{ Code int }
 }
 
-var klipperAway = Observation{State: Offline, Code: "klipper", Message: language.Sprintf("Moonraker answers, but Klipper is not ready.")}
+var klipperAway = Observation{State: Offline, Code: "klipper", Message: language.Sprintf(
+	"Moonraker answers, but Klipper is not ready.")}
 
 func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	// Moonraker opens WebSockets without a key too, so HTTP finds a wrong one.
@@ -212,7 +213,8 @@ func (m *moonraker) observe() Observation {
 		if o.Phase == Runs {
 			o.Phase, o.Outcome, o.Reason = Ended, Failed, hooks.Message
 		}
-		o.State, o.Message, o.Code = Attention, cmp.Or(hooks.Message, "Klipper has stopped."), hooks.State
+		o.State, o.Message, o.Code = Attention, cmp.Or(hooks.Message, language.Sprintf("Klipper has stopped.")),
+			hooks.State
 	}
 	return o
 }

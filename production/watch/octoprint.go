@@ -5,6 +5,8 @@ import (
 	"context"
 	"net/url"
 	"strings"
+
+	"spoolwright/value/language"
 )
 
 // octoprint polls OctoPrint. It has no identity of jobs: a job is another one if its printing time is shorter, or if
@@ -80,12 +82,14 @@ func (p *octoprint) look(ctx context.Context) (Observation, error) {
 	case f.Printing || f.Paused || f.Pausing || f.Cancelling || f.Finishing:
 		return p.prints(ctx, f, j)
 	case f.ClosedOrError || f.Error:
-		o.State, o.Message, o.Code = Offline, "OctoPrint answers, but the printer is off or not connected to it.", text
+		o.State, o.Message, o.Code = Offline,
+			language.Sprintf("OctoPrint answers, but the printer is off or not connected to it."), text
 		if failure := cmp.Or(s.State.Error, j.Error); f.Error || failure != "" || strings.Contains(text, "rror") {
 			o.State, o.Message, o.Code = Attention, cmp.Or(failure, text), "error"
 		}
 		if p.printed > 0 { // it lost the printer while it printed
-			o.Phase, o.Outcome, o.Reason = Ended, Failed, cmp.Or(j.Error, text, "connection to the printer lost")
+			o.Phase, o.Outcome, o.Reason = Ended, Failed, cmp.Or(j.Error, text, language.Sprintf(
+				"connection to the printer lost"))
 			o.File = p.path
 		}
 	default:

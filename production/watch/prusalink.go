@@ -5,6 +5,8 @@ import (
 	"context"
 	"strconv"
 	"strings"
+
+	"spoolwright/value/language"
 )
 
 // prusalink polls a printer of Prusa: Buddy firmware, or PrusaLink on a Raspberry Pi. Only the API v1 tells a
@@ -66,7 +68,8 @@ func (p *prusalink) look(ctx context.Context) (Observation, error) {
 	case "PAUSED":
 		o.State, o.Phase = Paused, Runs
 	case "ATTENTION":
-		o.State, o.Message = Attention, cmp.Or(o.Message, "The printer asks for something on its screen.")
+		o.State, o.Message = Attention, cmp.Or(o.Message, language.Sprintf(
+			"The printer asks for something on its screen."))
 		if s.Job != nil {
 			o.Phase = Runs
 		}
@@ -76,7 +79,7 @@ func (p *prusalink) look(ctx context.Context) (Observation, error) {
 		o.Phase, o.Outcome = Ended, Cancelled
 	case "ERROR":
 		o.State, o.Phase, o.Outcome, o.Reason = Attention, Ended, Failed, o.Message
-		o.Message = cmp.Or(o.Message, "The printer shows an error.")
+		o.Message = cmp.Or(o.Message, language.Sprintf("The printer shows an error."))
 	case "IDLE", "READY":
 		// After a screen that somebody left, nobody knows how the job ended.
 		o.Phase, o.Key, o.File = None, "", ""

@@ -14,6 +14,7 @@ import (
 	"spoolwright/production/printers"
 	"spoolwright/production/watch"
 	"spoolwright/server"
+	"spoolwright/value/language"
 	"spoolwright/webhooks"
 )
 
@@ -45,8 +46,8 @@ func Dial(networks []netip.Prefix) watch.Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if errors.Is(err, webhooks.ErrAddress) {
-			return nil, &watch.Problem{Code: "network", Text: "The service may not connect to " + address +
-				": its setting WATCH_NETWORKS does not have the address."}
+			return nil, &watch.Problem{Code: "network", Text: language.Sprintf(
+				"The service may not connect to %s: its setting WATCH_NETWORKS does not have the address.", address)}
 		}
 		return conn, err
 	}

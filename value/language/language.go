@@ -243,8 +243,8 @@ func (l *Language) message(english string) (translated string, ok bool) {
 			continue
 		}
 		n, _ := strconv.ParseInt(f.number(args), 10, 64)
-		for i, arg := range args { // which may be a message itself
-			if s := arg.(string); strings.Contains(s, " ") && s[0] >= 'a' && s[0] <= 'z' {
+		for i, arg := range args {
+			if s := arg.(string); mayBeMessage(s) {
 				args[i] = l.Message(s)
 			}
 		}
@@ -252,6 +252,11 @@ func (l *Language) message(english string) (translated string, ok bool) {
 		return fmt.Sprintf(forms[min(l.form(n), len(forms)-1)], args...), true
 	}
 	return "", false
+}
+
+// mayBeMessage reports whether the argument of a message may be a message, and not a name that is data.
+func mayBeMessage(s string) bool {
+	return strings.Contains(s, " ") && (s[0] >= 'a' && s[0] <= 'z' || strings.HasSuffix(s, "."))
 }
 
 // Sentence returns a text as a sentence: with a capital and a full stop.
@@ -288,7 +293,8 @@ const minLiteral = 8
 func newFormats(text Text, translated string) (all []format) {
 	for _, english := range strings.Split(string(text), "|") {
 		f := format{literals: verb.Split(english, -1), verbs: verb.FindAllString(english, -1)}
-		for _, literal := range f.literals {
+		for i, literal := range f.literals {
+			f.literals[i] = strings.ReplaceAll(literal, "%%", "%")
 			f.size += len(literal)
 		}
 		if len(f.verbs) > 0 && f.size >= minLiteral {
