@@ -42,7 +42,7 @@ func unspoken(p *page, known map[string]bool) (words []string) {
 		texts = append(texts, title[1])
 	}
 	for _, text := range texts {
-		text = html.UnescapeString(text)
+		text = ids.ReplaceAllString(html.UnescapeString(text), " ")
 		for bracketed.MatchString(text) { // texts can be arguments of others
 			text = bracketed.ReplaceAllString(text, " ")
 		}

@@ -244,7 +244,7 @@ func TestPages(t *testing.T) {
 				for _, form := range formTag.FindAllStringSubmatch(p.text, -1) {
 					action, _ := attribute(form[1], "action")
 					if method, _ := attribute(form[1], "method"); method == "post" && action != "/sign-out" &&
-						action != "/account/password" && !strings.HasPrefix(action, "/account/sessions/") {
+						action != "/account/password" && action != "/account/language" && !strings.HasPrefix(action, "/account/sessions/") {
 						t.Errorf("%s: a viewer sees the form for %s", test.path, action)
 					}
 				}

@@ -291,6 +291,7 @@ func TestStaleForms(t *testing.T) {
 	c := tenant.User(t, "admin")
 	tenant.User(t, "operator")
 	staleFarm(t, c)
+	c.Patch(t, "/api/v1/auth/me", j{"language": "en"}).Want(200) // a form changes the language of the farm
 	a, b := signIn(t, c), signIn(t, c)
 	mux, patterns := http.NewServeMux(), map[string]bool{}
 	for _, p := range web.New(web.Config{})(nil).Pages {
