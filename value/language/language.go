@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Text is a text of the program in English. It is the format of its arguments, if it has any. After "|" stands the
@@ -264,12 +266,8 @@ func (l *Language) Sentence(s string) string {
 	if s == "" {
 		return ""
 	}
-	for i, r := range s {
-		if i > 0 || r >= 'a' && r <= 'z' {
-			s = strings.ToUpper(s[:max(i, 1)]) + s[max(i, 1):]
-		}
-		break
-	}
+	first, size := utf8.DecodeRuneInString(s)
+	s = string(unicode.ToUpper(first)) + s[size:]
 	if !strings.HasSuffix(s, ".") && !strings.HasSuffix(s, l.stop) {
 		s += l.stop
 	}
