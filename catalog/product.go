@@ -175,8 +175,8 @@ type ProductFilter struct {
 
 var listDoc = &server.Doc{
 	ID: "listProducts", Tag: Tag, Summary: "List products",
-	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
-		"matching products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`. " +
+	Description: "All filters but `search` and `updated_from` use an index. These, and a `sort_by` without an index, " +
+		"read all matching products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`. " +
 		"`variants=false` leaves out variants.",
 }
 
@@ -193,7 +193,8 @@ func (f ProductFilter) list() *server.List {
 		updated_at, variant_of, (
 			select count(*) from products v
 			where v.variant_of = products.id and v.plate_of is null and v.hidden_at is null) as variant_count,
-		plate_of, plate, hidden_at, `+auth.HiddenBy, counted, f.Hiding)
+		plate_of, plate, hidden_at, `+auth.HiddenBy, counted, server.Hiding{ID: f.ID, Hidden: f.Hidden})
+	l.Since(f.UpdatedFrom, nil)
 	if !f.Plates.Or(!f.ID.IsNull() || !f.PlateOf.IsNull()) {
 		l.And("plate_of is null")
 	}

@@ -33,7 +33,7 @@ func (s *Selection) Check(problems *server.Problems) {
 	if given != 1 && len(*problems) == 0 {
 		problems.Add("body", "must have exactly one of ids, numbers and filter")
 	}
-	if s.Filter != nil && s.Filter.Hidden.Or(false) {
+	if s.Filter != nil && s.Filter.Hidden.Or("false") != "false" {
 		problems.Add("filter.hidden", "must be false: removed spools are not changed")
 	}
 }

@@ -82,6 +82,22 @@ func Record(used bool, entries []Entry) *db.Stmt {
 		select usage_dated(array(select e.used_at from e where e.used_at is not null))::text`, string(rows))
 }
 
+// newerThan returns a SQL expression for the lowest id of a ledger entry that is not older than a moment, a SQL
+// expression. The first 48 bits of an id are the time in milliseconds.
+func newerThan(moment string) string {
+	return `(lpad(to_hex((extract(epoch from ` + moment + `) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid`
+}
+
+// ChangedSpools returns a query of the ids of the spools that were edited, or have changed their remaining weight,
+// since a moment, a SQL expression. It does not read the other spools. It needs no index on a column that a deduction
+// changes: such an index would make deductions slower.
+func ChangedSpools(moment string) string {
+	return `select u.spool_id as id from spool_usage u where u.id > ` + newerThan(moment) + `
+		union select u.spool_id from spool_usage u
+			where u.kind = 'printed' and u.id > ` + newerThan(moment+" - interval '1 hour'") + ` and u.updated_at > ` + moment + `
+		union select s.id from spools s where s.edited_at is not null and s.edited_at > ` + moment
+}
+
 // Weighing is a weighing of a spool, and the grams that the spool should have had then.
 type Weighing struct {
 	ID       string        `json:"id"`

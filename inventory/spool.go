@@ -196,8 +196,8 @@ func (Archived) Enum() []string { return []string{"true", "false", "any"} }
 
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: SpoolsTag, Summary: "List spools",
-	Description: "All filters but `search`, `extra.KEY` and `remaining_below` use an index. These, and a `sort_by` " +
-		"without an index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the " +
+	Description: "All filters but `search`, `extra.KEY` and `remaining_below` use an index, and so does an " +
+		"`updated_from` within the last day. The others, and a `sort_by` without an index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the " +
 		"spools in which the custom field has this value, not case-sensitive.",
 }
 
@@ -215,12 +215,17 @@ const spoolByNumber = `select id from spools where number = ?`
 
 // list returns the list of the selected spools.
 func (f SpoolFilter) list() *server.List {
-	hidden, archived := f.Hidden.Or(false), f.Archived.Or("false")
+	hidden, archived := f.Hidden.Or("false") != "false", f.Archived.Or("false")
 	counted := "spools" // neither hidden nor archived
 	if archived != "false" {
 		counted = ""
 	}
-	l := server.NewHidingList("spools", spoolColumns, counted, f.Hiding)
+	l := server.NewHidingList("spools", spoolColumns, counted, server.Hiding{ID: f.ID, Hidden: f.Hidden})
+	l.Since(f.UpdatedFrom, func(moment string) string {
+		// The ids of entries have the time of an instance or of PostgreSQL, which can differ by seconds.
+		return ChangedSpools("("+moment+" - interval '1 minute')") + `
+			union select s.id from filaments f join spools s on s.filament_id = f.id where f.updated_at >= ` + moment
+	})
 	l.CountOrdered() // spools_in_stock and others begin with the tenant and have no other condition
 	switch {
 	case archived == "true":

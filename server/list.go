@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -195,21 +196,60 @@ func NewList(table, columns, base, counted string) *List {
 	return l
 }
 
-// Hiding are the parameters of each list of a table with the column hidden_at.
+// Hiding are the parameters of each list of a table with the columns updated_at and hidden_at.
 type Hiding struct {
-	ID     value.Optional[value.UUID] `query:"id"`
-	Hidden value.Optional[bool]       `query:"hidden" rule:"default=false"`
+	ID          value.Optional[value.UUID]   `query:"id"`
+	UpdatedFrom value.Optional[value.Moment] `query:"updated_from"`
+	Hidden      value.Optional[Hidden]       `query:"hidden" rule:"default=false"`
 }
 
-// NewHidingList returns a list of a table with the column hidden_at. The list contains the rows in which hidden_at is
-// null or, if by.Hidden is true, the other rows.
+// Hidden is the filter of a list for removed items.
+type Hidden string
+
+// Enum returns all values: only removed items, only the others, or all.
+func (Hidden) Enum() []string { return []string{"true", "false", "any"} }
+
+// Check rejects a list of all items without updated_from, because no index has both removed items and the others.
+func (h *Hiding) Check(problems *Problems) {
+	if h.Hidden.Or("") == "any" && h.UpdatedFrom.IsNull() {
+		problems.Add("hidden", "can be any only with updated_from")
+	}
+}
+
+// NewHidingList returns a list of a table with the columns updated_at and hidden_at. The list contains the rows in
+// which hidden_at is null or, as by.Hidden says, the other rows or all. An index must have the order of updated_at.
 func NewHidingList(table, columns, counted string, by Hiding) *List {
-	l := NewList(table, columns, "hidden_at is null", counted)
-	if by.Hidden.Or(false) {
+	var l *List
+	switch by.Hidden.Or("false") {
+	case "false":
+		l = NewList(table, columns, "hidden_at is null", counted)
+	case "true":
 		l = NewList(table, columns, "hidden_at is not null", "")
+	default:
+		l = NewList(table, columns, "", "")
 	}
 	l.WhereEqual("id", by.ID)
+	l.Between("updated_at", by.UpdatedFrom, value.Optional[value.Moment]{})
 	return l
+}
+
+// Since adds the condition that updated_at is at least a moment, if it is set, for a table without an index on
+// updated_at. Changed returns a query of the ids of the rows that may have changed since a moment, a SQL expression.
+// If changed is nil, and for a moment more than a day ago, all rows of the tenant are read instead.
+func (l *List) Since(from value.Optional[value.Moment], changed func(moment string) string) {
+	if from.IsNull() {
+		return
+	}
+	l.counted = ""
+	moment := l.bound(from)
+	l.And("updated_at >= " + moment)
+	if changed == nil || time.Since(from.Value.Time) > 24*time.Hour {
+		l.scan = true
+	} else {
+		l.filters++
+		l.sets = append(l.sets, changed(moment))
+	}
+	l.Ordered("updated_at") // the keys of all rows are read once
 }
 
 // And adds a condition without a parameter. It does not change how the list determines the total.
@@ -615,7 +655,7 @@ func (l *List) matching(columns string) string {
 		return l.table + whereOf(l.conditions())
 	}
 	// Offset 0 makes PostgreSQL look up each id.
-	return "(select id as listed from (" + strings.Join(l.sets, " intersect ") + ") ids group by id) ids" +
+	return "(select id as listed from ((" + strings.Join(l.sets, ") intersect (") + ")) ids group by id) ids" +
 		" cross join lateral (select " + columns + " from " + l.table +
 		whereOf(append(l.conditions(), "id = listed")) + ") matched"
 }

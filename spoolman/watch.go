@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"spoolwright/db"
+	"spoolwright/inventory"
 )
 
 const (
@@ -104,22 +105,8 @@ func (h *hub) visit(ctx context.Context, tenant string, check bool) {
 	}
 }
 
-// newerThan returns the SQL expression for the lowest possible id of a ledger entry that is younger than the interval.
-// The first 48 bits of an id are the time in milliseconds.
-func newerThan(interval string) string {
-	return `(lpad(to_hex((extract(epoch from now() - interval '` + interval + `') * 1000)::bigint), 12, '0') ||
-		repeat('0', 20))::uuid`
-}
-
-// changedSpools selects the ids of tenant $1's spools that changed within pollWindow. It does not read the tenant's
-// other spools. It needs no index on a column that a deduction changes: such an index would make deductions slower.
-var changedSpools = `(
-	select u.spool_id as id from spool_usage u where u.tenant_id = $1::uuid and u.id > ` + newerThan(pollWindow) + `
-	union select u.spool_id from spool_usage u
-		where u.tenant_id = $1::uuid and u.kind = 'printed' and u.id > ` + newerThan("1 hour "+pollWindow) + `
-			and u.updated_at > now() - interval '` + pollWindow + `'
-	union select s.id from spools s where s.tenant_id = $1::uuid and s.edited_at is not null
-		and s.edited_at > now() - interval '` + pollWindow + `'
+// changedSpools selects the ids of the spools that changed within pollWindow.
+var changedSpools = `(` + inventory.ChangedSpools(`(now() - interval '`+pollWindow+`')`) + `
 	limit ` + strconv.Itoa(maxRecent+1) + `) changed`
 
 // changedItems selects the spools, filaments and vendors that changed within pollWindow, with the columns resource,

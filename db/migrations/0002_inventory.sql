@@ -31,8 +31,8 @@ create index vendors_newest on vendors (tenant_id, created_at, id) where hidden_
 create index vendors_external_id on vendors (tenant_id, external_id_key, created_at, id)
 	where hidden_at is null and external_id_key is not null;
 create index vendors_hidden on vendors (tenant_id, created_at, id) where hidden_at is not null;
--- Finds the vendors that changed lately, for WebSockets.
-create index vendors_updated on vendors (tenant_id, updated_at);
+-- For the list of those that changed since a moment, here and below, and for WebSockets.
+create index vendors_updated on vendors (tenant_id, updated_at, id);
 
 create table filaments (
 	tenant_id uuid,
@@ -93,7 +93,7 @@ create index filaments_article_number on filaments (tenant_id, article_number_ke
 create index filaments_external_id on filaments (tenant_id, external_id_key, created_at, id)
 	where hidden_at is null and external_id_key is not null;
 create index filaments_hidden on filaments (tenant_id, created_at, id) where hidden_at is not null;
-create index filaments_updated on filaments (tenant_id, updated_at);
+create index filaments_updated on filaments (tenant_id, updated_at, id);
 
 -- Filaments that can be bought. They come from a file of SpoolmanDB.
 create table filament_catalog (
@@ -275,6 +275,7 @@ create index printers_status on printers (tenant_id, status, created_at, id) whe
 create index printers_diameter on printers (tenant_id, diameter_mm)
 	where hidden_at is null and status <> 'retired';
 create index printers_hidden on printers (tenant_id, created_at, id) where hidden_at is not null;
+create index printers_updated on printers (tenant_id, updated_at, id);
 
 alter table api_keys add foreign key (tenant_id, printer_id) references printers (tenant_id, id);
 create index api_keys_printer on api_keys (tenant_id, printer_id) where printer_id is not null;

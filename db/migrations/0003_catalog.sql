@@ -8,7 +8,8 @@ create function file_key(name text) returns text language sql immutable parallel
 		'(\.gcode)?\.(3mf|gcode|bgcode|gco|gc|g)$', ''), '[ _]+\(?plate[ _]*[0-9]+\)?$', ''), '[ _]+', ' ', 'g'))
 $$;
 
--- Only the function recompute_costs changes the costs, costs_complete and levels. These columns are in no index.
+-- Only the function recompute_costs changes the costs, costs_complete and levels. These columns and updated_at are in no
+-- index: with one on updated_at, the costs of 500 products took 640 ms in place of 46.
 create table products (
 	tenant_id uuid,
 	id uuid not null,

@@ -45,6 +45,7 @@ create index orders_status on orders (tenant_id, status, created_at, id) where h
 create index orders_source on orders (tenant_id, source_key, created_at, id)
 	where hidden_at is null and source_key is not null;
 create index orders_hidden on orders (tenant_id, created_at, id) where hidden_at is not null;
+create index orders_updated on orders (tenant_id, updated_at, id);
 create index orders_reference_key on orders (tenant_id, reference_key, created_at, id)
 	where hidden_at is null and reference_key is not null;
 create index orders_customer on orders (tenant_id, customer_key, created_at, id)

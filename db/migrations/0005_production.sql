@@ -76,6 +76,7 @@ create index production_runs_started on production_runs (tenant_id, started_at, 
 create index production_runs_completed on production_runs (tenant_id, completed_at, id)
 	where hidden_at is null and completed_at is not null;
 create index production_runs_hidden on production_runs (tenant_id, created_at, id) where hidden_at is not null;
+create index production_runs_updated on production_runs (tenant_id, updated_at, id);
 -- For the filament that unfinished runs reserve.
 create index production_runs_unfinished on production_runs (tenant_id, id)
 	where status in ('pending', 'in_progress', 'paused');

@@ -19,7 +19,7 @@ func TestFilters(t *testing.T) {
 	w := newUnlimitedAPI(t)
 	c := w.newFixture(t).admin
 	type j = testkit.JSON
-	ids := map[string]string{}
+	ids, begun := map[string]string{}, time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
 	create := func(name, path string, body j) {
 		t.Helper()
 		ids[name] = c.Post(t, "/api/v1/"+path, body).Want(201).ID()
@@ -95,27 +95,33 @@ func TestFilters(t *testing.T) {
 			material_type=PETG,PLA&skip=1: s1; material_type=PETG,PLA&sort_by=number: s2 s1; archived=any&skip=2: s1
 			remaining_below=100: s2; remaining_below=100.1: s2 s1
 			remaining_below=1001&sort_by=number&sort_order=asc: s1 s2
-			created_from=2000-01-01: s2 s1; created_to=2000-01-01T00:00:00%2B01:00: ; created_from=2100-01-01:`},
+			created_from=2000-01-01: s2 s1; created_to=2000-01-01T00:00:00%2B01:00: ; created_from=2100-01-01:
+			updated_from=2000-01-01: s2 s1; updated_from=2000-01-01&hidden=any: s3 s2 s1; updated_from=NOW: s2 s1
+			updated_from=NOW&hidden=any&sort_by=updated_at&sort_order=asc: s2 s1 s3; updated_from=2100-01-01:
+			updated_from=2000-01-01&sort_by=updated_at: s1 s2; updated_from=NOW&archived=any&number=3: s3`},
 		{"vendors", "name", `name=V1: v1; name=v: ; number=2: v2; external_id=EXT: v1; search=here: v1
 			search=v: v2 v1
-			created_from=2000-01-01&created_to=2100-01-01: v2 v1; hidden=true: `},
+			created_from=2000-01-01&created_to=2100-01-01: v2 v1; hidden=true: ; updated_from=NOW&hidden=any: v2 v1`},
 		{"printers", "name", `name=P-1: p-1; number=2: p-2; status=retired,maintenance: p-2; search=mk4: p-1
-			spool_id=s3: p-1; created_from=2000-01-01&created_to=2100-01-01: p-2 p-1; hidden=true: `},
+			spool_id=s3: p-1; created_from=2000-01-01&created_to=2100-01-01: p-2 p-1; hidden=true: ; updated_from=NOW: p-2 p-1`},
 		{"filaments", "name", `vendor=V1: f1; vendor_id=v2: f2; vendor=v: ; number=3: f3; color=RED: f3 f1
 			search=1: f1
 			material_type=ABS,PETG: f3 f2; material_type=PLA: f1; article_number=pa-1: f1; external_id=E1: f1
 			search=dry: f2
-			created_from=2000-01-01: f3 f2 f1; hidden=true: ; vendor_id=v1&color=red: f1`},
+			created_from=2000-01-01: f3 f2 f1; hidden=true: ; vendor_id=v1&color=red: f1
+			updated_from=NOW&sort_by=updated_at: f3 f2 f1; updated_from=NOW&color=red: f3 f1`},
 		{"products", "name", `sku=box-1: p1; sku=BOX: ; search=ox-1: p2 p1; component_product_id=p1: p2
 			location=SHELF%20%C3%84: p3; location=shelf: ; component_product_id=p3:
 			created_from=2000-01-01&created_to=2100-01-01: p4 p3 p2 p1
-			plates=true: p4,%20x p4 p3 p2 p1; plate_of=p4: p4,%20x; plate_of=p3: ; plate_of=p4&plates=false: `},
+			plates=true: p4,%20x p4 p3 p2 p1; plate_of=p4: p4,%20x; plate_of=p3: ; plate_of=p4&plates=false:
+			updated_from=NOW&hidden=any: p4 p3 p2 p1; updated_from=NOW&sort_by=updated_at&sku=box-1: p1`},
 		{"orders", "customer", `source=SHOP: ada Ada; reference=A1: ada Ada; customer=ADA: ada Ada
 			status=received,cancelled: Ada%20L. ada; status=in_production,cancelled: Ada%20L. Ada
 			product_id=p1: ada Ada; product_id=p2: Ada; product_id=p3: ; product_id=p1&customer=ada&skip=1: Ada
 			due_from=2026-03-01: ada Ada; due_from=2026-03-02: ada; due_to=2026-03-02: Ada
 			due_from=2026-03-01&sort_by=due_date&sort_order=asc: Ada ada
-			due_to=2027-01-01&sort_by=due_date: ada Ada`},
+			due_to=2027-01-01&sort_by=due_date: ada Ada
+			updated_from=NOW&hidden=any: Ada%20L. ada Ada; updated_from=NOW&status=cancelled: Ada%20L.`},
 		{"production-runs", "status", `status=pending,paused: pending paused; order_id=o1: in_progress; order_id=o2:
 			product_id=p1: paused in_progress; spool_id=s1: paused in_progress; spool_id=s2: in_progress
 			spool_id=s1&order_id=o1: in_progress; spool_id=s1&status=paused: paused
@@ -124,7 +130,8 @@ func TestFilters(t *testing.T) {
 			started_from=2026-03-01: paused in_progress
 			started_from=2026-03-01&sort_by=started_at&sort_order=asc: in_progress paused
 			completed_to=2026-03-03: paused
-			completed_from=2026-03-02T12:00:00Z: paused; completed_from=2026-03-02T12:00:01Z: `},
+			completed_from=2026-03-02T12:00:00Z: paused; completed_from=2026-03-02T12:00:01Z:
+			updated_from=NOW&sort_by=updated_at: pending paused in_progress; updated_from=NOW&status=paused: paused`},
 		{"spools/s1/usage", "kind", `
 			kind=deducted: deducted; kind=edited,created: edited created; created_to=2000-01-01:`},
 		{"api-keys", "name", `
@@ -141,6 +148,7 @@ func TestFilters(t *testing.T) {
 				continue
 			}
 			path := list.path
+			query = strings.ReplaceAll(query, "=NOW", "="+begun)
 			for name, id := range ids {
 				query = strings.ReplaceAll(query+"&", "="+name+"&", "="+id+"&")
 				query = strings.TrimSuffix(query, "&")
@@ -169,7 +177,8 @@ func TestFilters(t *testing.T) {
 	}
 	for query, field := range map[string]string{"orders?status=received,": "status", "orders?status=": "status",
 		"orders?status=received,x": "status", "orders?due_from=2026-03-01T00:00:00Z": "due_from",
-		"production-runs?started_from=yesterday": "started_from", "production-runs?order_id=1": "order_id",
+		"production-runs?started_from=yesterday": "started_from", "spools?hidden=any": "hidden",
+		"vendors?hidden=any": "hidden", "orders?updated_from=x": "updated_from", "orders?hidden=all": "hidden", "production-runs?order_id=1": "order_id",
 		"spools?remaining_below=x": "remaining_below", "webhooks?event=x": "event", "users?role=": "role"} {
 		c.Get(t, "/api/v1/"+query).Fields(field)
 	}
@@ -208,7 +217,7 @@ func TestDatesInFilters(t *testing.T) {
 				for _, name := range op.query {
 					field, ok := strings.CutSuffix(name, "_from")
 					at, _ := first("")[field+"_at"].(string)
-					if !ok || at == "" {
+					if !ok || at == "" || !slices.Contains(op.query, field+"_to") {
 						continue
 					}
 					created, err := time.Parse(time.RFC3339Nano, at)

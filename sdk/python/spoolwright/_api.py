@@ -29,6 +29,8 @@ ConfirmRule = Literal["doubts", "all"]
 
 FactorRule = Literal["optional", "admins", "all"]
 
+Hidden = Literal["true", "false", "any"]
+
 ExportFormat = Literal["csv", "jsonl"]
 
 MaterialType = Literal["PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"]
@@ -8734,8 +8736,13 @@ class SpoolFilter(TypedDict, total=False):
     """true: only archived spools; false: only the others; any: all. The default for removed spools is any."""
     id: str
     """Only the item with this id."""
-    hidden: bool
-    """true: only removed items; false: only the others."""
+    updated_from: _dt.datetime
+    """Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+    before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+    change began.
+    """
+    hidden: Hidden
+    """true: only removed items; false: only the others; any: both, with `updated_from`."""
 
 
 class SpoolUpdate(TypedDict, total=False):
@@ -10643,7 +10650,8 @@ class VendorsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> VendorList:
         """List vendors.
 
@@ -10666,7 +10674,10 @@ class VendorsResource:
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -10685,6 +10696,7 @@ class VendorsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -10701,7 +10713,8 @@ class VendorsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> Iterator[Vendor]:
         """Iterates over all items of the list, page by page.
 
@@ -10719,7 +10732,10 @@ class VendorsResource:
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return _core.cursor_pages(self._client, "/vendors", _VendorList,
             query={
@@ -10732,6 +10748,7 @@ class VendorsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -10786,7 +10803,8 @@ class VendorsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> str:
         """Export vendors.
 
@@ -10805,7 +10823,10 @@ class VendorsResource:
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -10820,6 +10841,7 @@ class VendorsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -11127,7 +11149,8 @@ class FilamentsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> FilamentList:
         """List filaments.
 
@@ -11155,7 +11178,10 @@ class FilamentsResource:
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -11178,6 +11204,7 @@ class FilamentsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -11198,7 +11225,8 @@ class FilamentsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> Iterator[Filament]:
         """Iterates over all items of the list, page by page.
 
@@ -11221,7 +11249,10 @@ class FilamentsResource:
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return _core.cursor_pages(self._client, "/filaments", _FilamentList,
             query={
@@ -11238,6 +11269,7 @@ class FilamentsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -11343,7 +11375,8 @@ class FilamentsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> str:
         """Export filaments.
 
@@ -11367,7 +11400,10 @@ class FilamentsResource:
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -11386,6 +11422,7 @@ class FilamentsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -11974,13 +12011,15 @@ class SpoolsResource:
         search: str | None = None,
         archived: Archived | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> SpoolList:
         """List spools.
 
-        All filters but `search`, `extra.KEY` and `remaining_below` use an index. These, and a `sort_by` without an
-        index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the spools in which
-        the custom field has this value, not case-sensitive.
+        All filters but `search`, `extra.KEY` and `remaining_below` use an index, and so does an `updated_from`
+        within the last day. The others, and a `sort_by` without an index, read all matching spools. A parameter
+        `extra.KEY`, such as `extra.tag`, selects the spools in which the custom field has this value, not
+        case-sensitive.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -12008,7 +12047,10 @@ class SpoolsResource:
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
         spools is any.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -12035,6 +12077,7 @@ class SpoolsResource:
                 "search": search,
                 "archived": archived,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -12059,7 +12102,8 @@ class SpoolsResource:
         search: str | None = None,
         archived: Archived | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> Iterator[Spool]:
         """Iterates over all items of the list, page by page.
 
@@ -12088,7 +12132,10 @@ class SpoolsResource:
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
         spools is any.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return _core.cursor_pages(self._client, "/spools", _SpoolList,
             query={
@@ -12109,6 +12156,7 @@ class SpoolsResource:
                 "search": search,
                 "archived": archived,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -12411,7 +12459,8 @@ class SpoolsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
         archived: Archived | None = None,
     ) -> str:
         """Export spools.
@@ -12440,7 +12489,10 @@ class SpoolsResource:
         brand, name of the filament, finish, location, lot number, supplier, notes or, for a number such as 7 or
         #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         :param archived: Only archived spools (`true`), only the others (`false`), or both (`any`).
         """
         return self._client._call(
@@ -12463,6 +12515,7 @@ class SpoolsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
                 "archived": archived,
             },
@@ -13840,7 +13893,8 @@ class PrintersResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> PrinterList:
         """List printers.
 
@@ -13863,7 +13917,10 @@ class PrintersResource:
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -13883,6 +13940,7 @@ class PrintersResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -13900,7 +13958,8 @@ class PrintersResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> Iterator[Printer]:
         """Iterates over all items of the list, page by page.
 
@@ -13919,7 +13978,10 @@ class PrintersResource:
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return _core.cursor_pages(self._client, "/printers", _PrinterList,
             query={
@@ -13933,6 +13995,7 @@ class PrintersResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -14009,7 +14072,8 @@ class PrintersResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> str:
         """Export printers.
 
@@ -14028,7 +14092,10 @@ class PrintersResource:
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -14044,6 +14111,7 @@ class PrintersResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -14480,13 +14548,14 @@ class ProductsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> ProductList:
         """List products.
 
-        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
-        products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`. `variants=false`
-        leaves out variants.
+        All filters but `search` and `updated_from` use an index. These, and a `sort_by` without an index, read all
+        matching products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`.
+        `variants=false` leaves out variants.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -14511,7 +14580,10 @@ class ProductsResource:
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -14537,6 +14609,7 @@ class ProductsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -14560,7 +14633,8 @@ class ProductsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> Iterator[ProductListItem]:
         """Iterates over all items of the list, page by page.
 
@@ -14586,7 +14660,10 @@ class ProductsResource:
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return _core.cursor_pages(self._client, "/products", _ProductList,
             query={
@@ -14606,6 +14683,7 @@ class ProductsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -14738,7 +14816,8 @@ class ProductsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> str:
         """Export products.
 
@@ -14766,7 +14845,10 @@ class ProductsResource:
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -14788,6 +14870,7 @@ class ProductsResource:
                 "created_to": created_to,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -15979,7 +16062,8 @@ class ProductionRunsResource:
         needs: RunNeed | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> RunList:
         """List production runs.
 
@@ -16015,7 +16099,10 @@ class ProductionRunsResource:
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -16043,6 +16130,7 @@ class ProductionRunsResource:
                 "needs": needs,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -16068,7 +16156,8 @@ class ProductionRunsResource:
         needs: RunNeed | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> Iterator[RunListItem]:
         """Iterates over all items of the list, page by page.
 
@@ -16099,7 +16188,10 @@ class ProductionRunsResource:
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return _core.cursor_pages(self._client, "/production-runs", _RunList,
             query={
@@ -16121,6 +16213,7 @@ class ProductionRunsResource:
                 "needs": needs,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -16240,7 +16333,8 @@ class ProductionRunsResource:
         needs: RunNeed | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> str:
         """Export production runs.
 
@@ -16272,7 +16366,10 @@ class ProductionRunsResource:
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -16296,6 +16393,7 @@ class ProductionRunsResource:
                 "needs": needs,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -17751,7 +17849,8 @@ class OrdersResource:
         ready: bool | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> OrderList:
         """List orders.
 
@@ -17782,7 +17881,10 @@ class OrdersResource:
         in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -17808,6 +17910,7 @@ class OrdersResource:
                 "ready": ready,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -17831,7 +17934,8 @@ class OrdersResource:
         ready: bool | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> Iterator[OrderListItem]:
         """Iterates over all items of the list, page by page.
 
@@ -17858,7 +17962,10 @@ class OrdersResource:
         in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return _core.cursor_pages(self._client, "/orders", _OrderList,
             query={
@@ -17878,6 +17985,7 @@ class OrdersResource:
                 "ready": ready,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -17980,7 +18088,8 @@ class OrdersResource:
         ready: bool | None = None,
         search: str | None = None,
         id: str | None = None,
-        hidden: bool | None = None,
+        updated_from: _dt.datetime | None = None,
+        hidden: Hidden | None = None,
     ) -> str:
         """Export orders.
 
@@ -18008,7 +18117,10 @@ class OrdersResource:
         in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
-        :param hidden: true: only removed items; false: only the others.
+        :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
+        with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
+        which the transaction of the change began. For example `2024-01-15T10:00:00Z`.
+        :param hidden: true: only removed items; false: only the others; any: both, with `updated_from`.
         """
         return self._client._call(
             "GET",
@@ -18030,6 +18142,7 @@ class OrdersResource:
                 "ready": ready,
                 "search": search,
                 "id": id,
+                "updated_from": updated_from,
                 "hidden": hidden,
             },
         )
@@ -20278,6 +20391,7 @@ __all__ = [
     "ForbiddenError",
     "Format",
     "FromSpoolsResult",
+    "Hidden",
     "IdempotencyConflictError",
     "ImportAction",
     "ImportCheck",

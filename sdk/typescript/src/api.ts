@@ -31,6 +31,8 @@ export type ConfirmRule = "doubts" | "all";
 
 export type FactorRule = "optional" | "admins" | "all";
 
+export type Hidden = "true" | "false" | "any";
+
 export type ExportFormat = "csv" | "jsonl";
 
 export type MaterialType = "PLA" | "PETG" | "ABS" | "TPU" | "ASA" | "Nylon" | "PC" | "HIPS" | "PVA" | "Custom";
@@ -5446,8 +5448,14 @@ export interface SpoolFilter {
   archived?: Archived | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** The type `SpoolUpdate` of the API, in request bodies. */
@@ -6976,8 +6984,14 @@ export interface ListVendorsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `vendors.export`. */
@@ -7004,8 +7018,14 @@ export interface ExportVendorsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `vendors.importCsv`. */
@@ -7113,8 +7133,14 @@ export interface ListFilamentsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `filaments.export`. */
@@ -7149,8 +7175,14 @@ export interface ExportFilamentsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `filaments.importCsv`. */
@@ -7306,8 +7338,14 @@ export interface ListSpoolsQuery {
   archived?: Archived | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `spools.export`. */
@@ -7352,8 +7390,14 @@ export interface ExportSpoolsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
   /** Only archived spools (`true`), only the others (`false`), or both (`any`). */
   archived?: Archived | undefined;
 }
@@ -7601,8 +7645,14 @@ export interface ListPrintersQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `printers.export`. */
@@ -7631,8 +7681,14 @@ export interface ExportPrintersQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `printers.listNames`. */
@@ -7703,8 +7759,14 @@ export interface ListProductsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `products.export`. */
@@ -7745,8 +7807,14 @@ export interface ExportProductsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `products.importCsv`. */
@@ -7938,8 +8006,14 @@ export interface ListProductionRunsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `productionRuns.export`. */
@@ -7996,8 +8070,14 @@ export interface ExportProductionRunsQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `productionRuns.createFromFile`. */
@@ -8146,8 +8226,14 @@ export interface ListOrdersQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `orders.export`. */
@@ -8191,8 +8277,14 @@ export interface ExportOrdersQuery {
   search?: string | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
-  /** true: only removed items; false: only the others. */
-  hidden?: boolean | undefined;
+  /**
+   * Only items whose `updated_at` is this time or later. A client that repeats the request with a time one minute
+   * before its last answer gets each change at least once: `updated_at` is the time at which the transaction of the
+   * change began. For example `2024-01-15T10:00:00Z`.
+   */
+  updated_from?: string | Date | undefined;
+  /** true: only removed items; false: only the others; any: both, with `updated_from`. */
+  hidden?: Hidden | undefined;
 }
 
 /** Query parameters of `orders.getPickList`. */
@@ -9900,9 +9992,9 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   /**
    * List spools.
    *
-   * All filters but `search`, `extra.KEY` and `remaining_below` use an index. These, and a `sort_by` without an
-   * index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the spools in which the
-   * custom field has this value, not case-sensitive.
+   * All filters but `search`, `extra.KEY` and `remaining_below` use an index, and so does an `updated_from` within
+   * the last day. The others, and a `sort_by` without an index, read all matching spools. A parameter `extra.KEY`,
+   * such as `extra.tag`, selects the spools in which the custom field has this value, not case-sensitive.
    */
   list(
     query: ListSpoolsQuery = {},
@@ -11025,8 +11117,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * List products.
    *
-   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching products. A
-   * list leaves out plates unless the request has `plates`, `plate_of` or `id`. `variants=false` leaves out variants.
+   * All filters but `search` and `updated_from` use an index. These, and a `sort_by` without an index, read all
+   * matching products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`. `variants=false`
+   * leaves out variants.
    */
   list(
     query: ListProductsQuery = {},
