@@ -24,6 +24,7 @@ import (
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/local"
+	"spoolwright/follow"
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
 	"spoolwright/orders"
@@ -57,6 +58,7 @@ var Features = []func(*db.DB) []server.Route{
 	shops.FileRoutes,
 	stock.Routes,
 	planning.Routes,
+	follow.Routes,
 	archive.Routes,
 	audit.Routes,
 }

@@ -20,7 +20,7 @@ import (
 
 // owners names the tables of each package: those that only it writes.
 var owners = map[string]string{
-	"db": "counters key_directory login_directory queue_items queue_signals sample_rows shop_directory " +
+	"db": "counters deleted_rows key_directory login_directory queue_items queue_signals sample_rows shop_directory " +
 		"tenant_directory",
 	"db/schema": "schema_definitions schema_migrations",
 	"server":    "idempotency_keys",

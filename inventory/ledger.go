@@ -98,6 +98,13 @@ func ChangedSpools(moment string) string {
 		union select s.id from spools s where s.edited_at is not null and s.edited_at > ` + moment
 }
 
+// UpdatedSpools is ChangedSpools with the spools that changed with their filaments. The ids of entries have the time of
+// an instance or of PostgreSQL, which can differ: some of the spools may not have changed since the moment.
+func UpdatedSpools(moment string) string {
+	return ChangedSpools("("+moment+" - interval '1 minute')") + `
+		union select s.id from filaments f join spools s on s.filament_id = f.id where f.updated_at >= ` + moment
+}
+
 // Weighing is a weighing of a spool, and the grams that the spool should have had then.
 type Weighing struct {
 	ID       string        `json:"id"`

@@ -221,11 +221,7 @@ func (f SpoolFilter) list() *server.List {
 		counted = ""
 	}
 	l := server.NewHidingList("spools", spoolColumns, counted, server.Hiding{ID: f.ID, Hidden: f.Hidden})
-	l.Since(f.UpdatedFrom, func(moment string) string {
-		// The ids of entries have the time of an instance or of PostgreSQL, which can differ by seconds.
-		return ChangedSpools("("+moment+" - interval '1 minute')") + `
-			union select s.id from filaments f join spools s on s.filament_id = f.id where f.updated_at >= ` + moment
-	})
+	l.Since(f.UpdatedFrom, UpdatedSpools)
 	l.CountOrdered() // spools_in_stock and others begin with the tenant and have no other condition
 	switch {
 	case archived == "true":

@@ -66,7 +66,7 @@ func HandleFile(media, name string, write func(context.Context, io.Writer) error
 
 const fileBuffer = 64 << 10
 
-// sendFile answers the request of an endpoint from HandleExport, HandleFile or HandlePicture.
+// sendFile answers the request of an endpoint from HandleExport, HandleFile, HandlePicture or HandleEvents.
 func (o *operation) sendFile(w http.ResponseWriter, r *http.Request) error {
 	c, err := o.read(w, r)
 	if err != nil {
@@ -74,6 +74,13 @@ func (o *operation) sendFile(w http.ResponseWriter, r *http.Request) error {
 	}
 	if o.route.Endpoint.picture != nil {
 		return o.sendPicture(w, r, c)
+	}
+	if o.route.Endpoint.events != nil {
+		poll, err := o.route.Endpoint.events(c, r.Header.Get("Last-Event-ID"))
+		if err != nil {
+			return err
+		}
+		return o.s.sendEvents(w, r, poll)
 	}
 	f, err := o.route.Endpoint.export(c)
 	if err != nil {

@@ -260,6 +260,8 @@ type Endpoint struct {
 	Limit    int64                     // the maximum size of a body that is read while it arrives; see HandleStream
 	export   func(call) (*file, error) // opens the response, if the response is a file
 
+	events func(c call, last string) (Poll, error) // see HandleEvents
+
 	picture func(context.Context, call) (p *Picture, known bool, err error) // see HandlePicture
 	prepare func(context.Context, call) (run, error)
 	request reflect.Type // Request[In]

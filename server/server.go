@@ -134,7 +134,7 @@ func New(c Config) *Server {
 		o.tagged = o.current != nil || route.CreatesVersioned(func(path string) bool { return current[path] != nil })
 		who := callers{level: route.Access, usersOnly: route.UsersOnly, keysOnly: route.KeysOnly,
 			watchers: route.Watchers, settingUp: route.SettingUp}
-		if route.Endpoint.export != nil || route.Endpoint.picture != nil {
+		if route.Endpoint.export != nil || route.Endpoint.picture != nil || route.Endpoint.events != nil {
 			s.handle(route.Pattern, s.files(o, who))
 		} else {
 			s.handle(route.Pattern, s.api(o, who))

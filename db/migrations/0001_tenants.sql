@@ -220,6 +220,16 @@ create table counters (
 ) with (fillfactor = 50);
 call tenant_table('counters', 'select, insert, update');
 
+-- What was deleted for good in the last 30 days, of the resources with lists; see the definition db/deleted.
+create table deleted_rows (
+	tenant_id uuid,
+	deleted_at timestamptz not null default now(),
+	resource text collate "C" not null check (length(resource) <= 50), -- such as production-runs
+	id uuid not null,
+	primary key (tenant_id, deleted_at, resource, id)
+);
+call tenant_table('deleted_rows', 'select, insert, delete');
+
 -- The first steps of a new farm.
 create table first_steps (
 	tenant_id uuid,

@@ -166,7 +166,11 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 		success[0].value = "The file"
 		var content object
 		for media := range strings.FieldsSeq(e.File) {
-			content.add(media, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}})
+			schema := object{{"type", "string"}, {"format", "binary"}}
+			if media == server.EventMedia {
+				success[0].value, schema = "The stream", schema[:1]
+			}
+			content.add(media, object{{"schema", schema}})
 		}
 		success.add("content", content)
 	}

@@ -187,8 +187,8 @@ func Files(openAPI []byte) (map[string][]byte, error) {
 }
 
 // leftOperations are not in the clients. A client reads a response as a text, but these responses are large binary
-// files.
-var leftOperations = []string{"getProductPicture", "exportTenant"}
+// files, and a stream.
+var leftOperations = []string{"getProductPicture", "exportTenant", "followChanges"}
 
 // coreOperations are hand-written in the core of each client.
 var coreOperations = []string{"login", "refresh", "logout"}
