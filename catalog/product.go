@@ -37,6 +37,8 @@ func Routes(d *db.DB) []server.Route {
 			server.HandleList[ProductListItem](h.db, ProductFilter.list), listDoc),
 		server.Op("GET /api/v1/products/export", server.Read, Export.Handle(h.db, "products"), exportDoc),
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
+		server.Op("PATCH /api/v1/products", server.Write, server.Handle(h.updateSeveral), updateSeveralDoc),
+		server.Op("POST /api/v1/products/batch", server.Write, server.Handle(h.createSeveral), createSeveralDoc),
 		server.Op("POST /api/v1/products/import", server.Write,
 			productImport.Endpoint(h.db), importDoc),
 		server.Op("POST /api/v1/products/import/check", server.Write, productImport.CheckEndpoint(d), checkDoc),

@@ -92,6 +92,7 @@ var privileges = map[string]string{
 	"queue_signals":         "INSERT",
 	"queue_items":           "",
 	"first_steps":           "SELECT INSERT UPDATE",
+	"deleted_rows":          "SELECT INSERT DELETE",
 	"sample_rows":           "SELECT INSERT DELETE",
 	"import_columns":        "SELECT INSERT UPDATE",
 	"imports":               "SELECT INSERT UPDATE",

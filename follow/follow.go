@@ -13,7 +13,7 @@ import (
 	"spoolwright/value"
 )
 
-var tag = &server.Tag{Name: "changes", Description: "What changes in a farm, for programs that keep a copy of it."}
+var tag = &server.Tag{Name: "stream", Description: "What changes in a farm, for programs that keep a copy of it."}
 
 // Routes returns the operation of the stream.
 func Routes(d *db.DB) []server.Route {
@@ -34,7 +34,7 @@ const (
 )
 
 var followDoc = &server.Doc{
-	ID: "followChanges", Tag: tag, Summary: "Follow what changes",
+	ID: "getStream", Tag: tag, Summary: "Get a stream of what changes",
 	Description: "A stream of server-sent events, by a bearer token or an API key. The data of an event is a JSON " +
 		"object: `changed` and `deleted` are lists of objects with the `resource`, the last part of the path of its list, " +
 		"and the `id`. `changed` has vendors, filaments, spools, printers, orders and production runs that were created, " +

@@ -84,6 +84,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/orders/export", server.Read, Export.Handle(h.db, "orders"), exportDoc),
 		server.Op("GET /api/v1/orders/pick-list", server.Read, server.Handle(h.pickList), pickListDoc),
 		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
+		server.Op("PATCH /api/v1/orders", server.Write, server.Handle(h.updateSeveral), updateSeveralDoc),
+		server.Op("POST /api/v1/orders/batch", server.Write, server.Handle(h.createSeveral), createSeveralDoc),
 		server.Op("GET /api/v1/orders/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockOrder),
 		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),

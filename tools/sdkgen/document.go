@@ -188,7 +188,7 @@ func Files(openAPI []byte) (map[string][]byte, error) {
 
 // leftOperations are not in the clients. A client reads a response as a text, but these responses are large binary
 // files, and a stream.
-var leftOperations = []string{"getProductPicture", "exportTenant", "followChanges"}
+var leftOperations = []string{"getProductPicture", "exportTenant", "getStream"}
 
 // coreOperations are hand-written in the core of each client.
 var coreOperations = []string{"login", "refresh", "logout"}

@@ -841,6 +841,21 @@ def _FilamentList(d: Any, etag: str | None = None) -> FilamentList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralFilaments:
+    """The type `SeveralFilaments` of the API."""
+
+    items: tuple[Filament, ...]
+    """The filaments, in the order of the request."""
+
+
+def _SeveralFilaments(d: Any, etag: str | None = None) -> SeveralFilaments:
+    get = d.get
+    return SeveralFilaments(
+        items=_core.each(_Filament, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spool:
     """The type `Spool` of the API."""
 
@@ -2750,6 +2765,21 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         hidden_by=get("hidden_by"),
         hidden_by_name=get("hidden_by_name"),
         etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralProducts:
+    """The type `SeveralProducts` of the API."""
+
+    items: tuple[Product, ...]
+    """The products, in the order of the request."""
+
+
+def _SeveralProducts(d: Any, etag: str | None = None) -> SeveralProducts:
+    get = d.get
+    return SeveralProducts(
+        items=_core.each(_Product, get("items")),
     )
 
 
@@ -5864,6 +5894,21 @@ def _Order(d: Any, etag: str | None = None) -> Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralOrders:
+    """The type `SeveralOrders` of the API."""
+
+    items: tuple[Order, ...]
+    """The orders, in the order of the request."""
+
+
+def _SeveralOrders(d: Any, etag: str | None = None) -> SeveralOrders:
+    get = d.get
+    return SeveralOrders(
+        items=_core.each(_Order, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedOrderItem:
     """The type `ChangedOrderItem` of the API."""
 
@@ -8696,6 +8741,110 @@ class ExchangeRateCreate(TypedDict):
     """Value of a unit of the currency in the currency of the farm."""
 
 
+class _FilamentCreateRequired(TypedDict):
+    material_type: MaterialType
+    """Type of filament."""
+    color: str
+    """Name of the color."""
+    diameter_mm: DecimalInput
+    """Filament diameter in millimeters. One of 1.75, 2.85."""
+
+
+class FilamentCreate(_FilamentCreateRequired, total=False):
+    """The type `FilamentCreate` of the API, in request bodies."""
+
+    vendor_id: str | None
+    """The vendor."""
+    vendor: str | None
+    """Name of the vendor, instead of vendor_id; a vendor that does not exist is created."""
+    name: str | None
+    """Name of the filament."""
+    material_name: str | None
+    """Exact name of the material, such as PLA+ or PEEK; null if the type is enough."""
+    color_hex: str | None
+    """The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have."""
+    color_hexes: Sequence[str]
+    """The colors of a filament with several colors, each as #RRGGBB or #RRGGBBAA."""
+    color_arrangement: ColorArrangement | None
+    """How several colors are arranged: side by side (coaxial), or one after the other (longitudinal)."""
+    density_g_cm3: DecimalInput | None
+    """Density of the filament in g/cm³; null: the usual density of the material."""
+    net_weight_grams: DecimalInput | None
+    """Grams of filament on a full spool."""
+    spool_weight_grams: DecimalInput | None
+    """Weight of the empty spool in grams."""
+    price: DecimalInput | None
+    """Price of a full spool."""
+    extruder_temperature_c: int | None
+    """Temperature of the extruder in °C."""
+    bed_temperature_c: int | None
+    """Temperature of the bed in °C."""
+    article_number: str | None
+    """Number of the article."""
+    external_id: str | None
+    """The filament's id in another system."""
+    notes: str | None
+    """Free text."""
+    extra: dict[str, Any] | None
+    """Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+    """
+
+
+class FilamentUpdate(TypedDict, total=False):
+    """The type `FilamentUpdate` of the API, in request bodies."""
+
+    vendor_id: str | None
+    """The vendor."""
+    vendor: str
+    """Name of the vendor, instead of vendor_id; a vendor that does not exist is created."""
+    name: str | None
+    """Name of the filament."""
+    material_type: MaterialType
+    """Type of filament."""
+    material_name: str | None
+    """Exact name of the material, such as PLA+ or PEEK; null if the type is enough."""
+    color: str
+    """Name of the color."""
+    color_hex: str | None
+    """The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have."""
+    color_hexes: Sequence[str]
+    """The colors of a filament with several colors, each as #RRGGBB or #RRGGBBAA."""
+    color_arrangement: ColorArrangement | None
+    """How several colors are arranged: side by side (coaxial), or one after the other (longitudinal)."""
+    diameter_mm: DecimalInput
+    """Filament diameter in millimeters. One of 1.75, 2.85."""
+    density_g_cm3: DecimalInput | None
+    """Density of the filament in g/cm³; null: the usual density of the material."""
+    net_weight_grams: DecimalInput | None
+    """Grams of filament on a full spool."""
+    spool_weight_grams: DecimalInput | None
+    """Weight of the empty spool in grams."""
+    price: DecimalInput | None
+    """Price of a full spool."""
+    extruder_temperature_c: int | None
+    """Temperature of the extruder in °C."""
+    bed_temperature_c: int | None
+    """Temperature of the bed in °C."""
+    article_number: str | None
+    """Number of the article."""
+    external_id: str | None
+    """The filament's id in another system."""
+    notes: str | None
+    """Free text."""
+    extra: dict[str, Any]
+    """Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+    """
+
+
+class FilamentChanges(TypedDict):
+    """The type `FilamentChanges` of the API, in request bodies."""
+
+    id: str
+    """The id of one of the filaments."""
+    changes: FilamentUpdate
+    """The fields to change."""
+
+
 class SpoolFilter(TypedDict, total=False):
     """The type `SpoolFilter` of the API, in request bodies."""
 
@@ -8892,6 +9041,117 @@ class VariantMaterialCreate(TypedDict, total=False):
     """
     filament_number: int | None
     """The number of that filament, instead of filament_id."""
+
+
+class ProductCreate(TypedDict, total=False):
+    """The type `ProductCreate` of the API, in request bodies."""
+
+    name: str
+    """Name of the product."""
+    description: str | None
+    """Description of the product."""
+    sku: str | None
+    """Stock keeping unit; unique unless it is empty."""
+    category: str | None
+    """Category of the product."""
+    estimated_print_time_minutes: int | None
+    """Estimated print time of one piece in minutes."""
+    labour_minutes: DecimalInput | None
+    """Work for one piece in minutes, without its components."""
+    pieces_per_plate: int | None
+    """Pieces that one plate can hold; null counts as 1."""
+    selling_price: DecimalInput | None
+    """Price of one piece for customers; with tax if prices_include_tax of the settings."""
+    notes: str | None
+    """Free text, such as print settings."""
+    materials: Sequence[ProductMaterialCreate]
+    """Filament that one piece needs, oldest entry first."""
+    components: Sequence[ProductComponentCreate]
+    """Products that one piece contains, with the plates, oldest entry first."""
+    plates: Sequence[ProductPlateCreate]
+    """The plates on which the product is printed, by their numbers; empty for a product that is printed on one plate
+    or only assembled.
+    """
+    file_name: str | None
+    """Name of the sliced file that the product was made from."""
+    file_sha256: str | None
+    """SHA-256 of the sliced file in hexadecimal digits."""
+    sliced_by: str | None
+    """The slicer that wrote the file, with its version."""
+    printer_model: str | None
+    """The printer that the file was sliced for."""
+    nozzle_mm: DecimalInput | None
+    """Diameter of the nozzle that the file was sliced for."""
+    layer_height_mm: DecimalInput | None
+    """Height of a layer in the file."""
+    minimum_pieces: int | None
+    """Pieces that should be available on the shelf; null for none."""
+    location: str | None
+    """Where the pieces lie."""
+    variant_of: str | None
+    """The product that the variant follows; null for other products."""
+    variant_of_sku: str | None
+    """The SKU of that product, instead of variant_of."""
+    variant_materials: Sequence[VariantMaterialCreate]
+    """What the variant has instead of materials of its product."""
+
+
+class ProductUpdate(TypedDict, total=False):
+    """The type `ProductUpdate` of the API, in request bodies."""
+
+    name: str
+    """Name of the product."""
+    description: str | None
+    """Description of the product."""
+    sku: str | None
+    """Stock keeping unit; unique unless it is empty."""
+    category: str | None
+    """Category of the product."""
+    estimated_print_time_minutes: int | None
+    """Estimated print time of one piece in minutes."""
+    labour_minutes: DecimalInput | None
+    """Work for one piece in minutes, without its components."""
+    pieces_per_plate: int | None
+    """Pieces that one plate can hold; null counts as 1."""
+    selling_price: DecimalInput | None
+    """Price of one piece for customers; with tax if prices_include_tax of the settings."""
+    notes: str | None
+    """Free text, such as print settings."""
+    plates: Sequence[ProductPlateCreate]
+    """The plates on which the product is printed, by their numbers; empty for a product that is printed on one plate
+    or only assembled.
+    """
+    file_name: str | None
+    """Name of the sliced file that the product was made from."""
+    file_sha256: str | None
+    """SHA-256 of the sliced file in hexadecimal digits."""
+    sliced_by: str | None
+    """The slicer that wrote the file, with its version."""
+    printer_model: str | None
+    """The printer that the file was sliced for."""
+    nozzle_mm: DecimalInput | None
+    """Diameter of the nozzle that the file was sliced for."""
+    layer_height_mm: DecimalInput | None
+    """Height of a layer in the file."""
+    minimum_pieces: int | None
+    """Pieces that should be available on the shelf; null for none."""
+    location: str | None
+    """Where the pieces lie."""
+    variant_of: str | None
+    """The product that the variant follows; null for other products."""
+    variant_of_sku: str
+    """The SKU of that product, instead of variant_of."""
+    variant_materials: Sequence[VariantMaterialCreate]
+    """What the variant has instead of materials of its product."""
+
+
+class ProductChanges(TypedDict):
+    """The type `ProductChanges` of the API, in request bodies."""
+
+    id: str
+    """The id of one of the products."""
+    changes: ProductUpdate
+    """The fields to change."""
 
 
 class NewVariant(TypedDict, total=False):
@@ -9171,6 +9431,79 @@ class OrderLineCreate(_OrderLineCreateRequired, total=False):
     """Price of all units, instead of unit_price."""
     tax_amount: DecimalInput | None
     """Tax of line_price, which includes it if prices_include_tax."""
+
+
+class OrderCreate(TypedDict, total=False):
+    """The type `OrderCreate` of the API, in request bodies."""
+
+    source: str | None
+    """Where the order comes from, such as a shop."""
+    reference: str | None
+    """The order's number at the source; together they are unique."""
+    customer: str | None
+    """Name of the customer."""
+    due_date: _dt.date | None
+    """Day on which the order is due."""
+    notes: str | None
+    """Free text."""
+    status: OrderStatus | None
+    """State of the order; received by default. Open orders are received or in_production."""
+    currency: str | None
+    """ISO 4217 code of the currency of the prices; null for that of the farm."""
+    exchange_rate: DecimalInput | None
+    """Value of a unit of the currency in the currency of the farm; by default the current rate of the settings, which
+    is then kept. Without a rate, the revenue of an order in another currency is null.
+    """
+    exchange_date: _dt.date | None
+    """Day of the exchange_rate; by default the day on which it was set, here or in the settings."""
+    sales_tax_percent: DecimalInput | None
+    """Tax rate of prices without a given tax_amount; by default the rate in the settings when the order is created.
+    """
+    prices_include_tax: bool | None
+    """Whether the prices of the order include tax; by default as in the settings when the order is created."""
+    items: Sequence[OrderItemCreate]
+    """The ordered products, oldest entry first."""
+    unassigned_lines: Sequence[OrderLineCreate]
+    """Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds."""
+
+
+class OrderUpdate(TypedDict, total=False):
+    """The type `OrderUpdate` of the API, in request bodies."""
+
+    source: str | None
+    """Where the order comes from, such as a shop."""
+    reference: str | None
+    """The order's number at the source; together they are unique."""
+    customer: str | None
+    """Name of the customer."""
+    due_date: _dt.date | None
+    """Day on which the order is due."""
+    notes: str | None
+    """Free text."""
+    status: OrderStatus
+    """State of the order; received by default. Open orders are received or in_production."""
+    currency: str | None
+    """ISO 4217 code of the currency of the prices; null for that of the farm."""
+    exchange_rate: DecimalInput | None
+    """Value of a unit of the currency in the currency of the farm; by default the current rate of the settings, which
+    is then kept. Without a rate, the revenue of an order in another currency is null.
+    """
+    exchange_date: _dt.date | None
+    """Day of the exchange_rate; by default the day on which it was set, here or in the settings."""
+    sales_tax_percent: DecimalInput
+    """Tax rate of prices without a given tax_amount; by default the rate in the settings when the order is created.
+    """
+    prices_include_tax: bool
+    """Whether the prices of the order include tax; by default as in the settings when the order is created."""
+
+
+class OrderChanges(TypedDict):
+    """The type `OrderChanges` of the API, in request bodies."""
+
+    id: str
+    """The id of one of the orders."""
+    changes: OrderUpdate
+    """The fields to change."""
 
 
 class DeliveredItem(TypedDict):
@@ -11356,6 +11689,58 @@ class FilamentsResource:
                 "external_id": UNSET if external_id is None else external_id,
                 "notes": UNSET if notes is None else notes,
                 "extra": UNSET if extra is None else extra,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def update_filaments(
+        self,
+        *,
+        items: Sequence[FilamentChanges] | Unset = UNSET,
+    ) -> SeveralFilaments:
+        """Update several filaments.
+
+        Changes each filament by its `id`, as `updateFilament` does. The request has 1 to 100 `items`, and all of
+        them take effect or none. An error names the entry, such as `items[2].name`. The response has the items in
+        the same order. `If-Match` is not supported.
+
+        Requires the role `operator` or `admin`.
+
+        :param items: The filaments to change, each once.
+        """
+        return self._client._call(
+            "PATCH",
+            "/filaments",
+            _SeveralFilaments,
+            body={
+                "items": items,
+            },
+        )
+
+    def create_batch(
+        self,
+        *,
+        items: Sequence[FilamentCreate],
+        idempotency_key: str | None = None,
+    ) -> SeveralFilaments:
+        """Create several filaments.
+
+        Creates filaments, as `createFilament` does. The request has 1 to 100 `items`, and all of them take effect
+        or none. An error names the entry, such as `items[2].name`. The response has the items in the same order.
+        The `Location` is the list of filaments.
+
+        Requires the role `operator` or `admin`.
+
+        :param items: The new filaments.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/filaments/batch",
+            _SeveralFilaments,
+            body={
+                "items": items,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -14798,6 +15183,30 @@ class ProductsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def update_products(
+        self,
+        *,
+        items: Sequence[ProductChanges] | Unset = UNSET,
+    ) -> SeveralProducts:
+        """Update several products.
+
+        Changes each product by its `id`, as `updateProduct` does. The request has 1 to 100 `items`, and all of
+        them take effect or none. An error names the entry, such as `items[2].name`. The response has the items in
+        the same order. `If-Match` is not supported.
+
+        Requires the role `operator` or `admin`.
+
+        :param items: The products to change, each once.
+        """
+        return self._client._call(
+            "PATCH",
+            "/products",
+            _SeveralProducts,
+            body={
+                "items": items,
+            },
+        )
+
     def export(
         self,
         *,
@@ -14873,6 +15282,34 @@ class ProductsResource:
                 "updated_from": updated_from,
                 "hidden": hidden,
             },
+        )
+
+    def create_batch(
+        self,
+        *,
+        items: Sequence[ProductCreate],
+        idempotency_key: str | None = None,
+    ) -> SeveralProducts:
+        """Create several products.
+
+        Creates products, as `createProduct` does. The request has 1 to 100 `items`, and all of them take effect or
+        none. An error names the entry, such as `items[2].name`. The response has the items in the same order. The
+        `Location` is the list of products.
+
+        Requires the role `operator` or `admin`.
+
+        :param items: The new products.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/products/batch",
+            _SeveralProducts,
+            body={
+                "items": items,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def import_csv(
@@ -18070,6 +18507,30 @@ class OrdersResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def update_orders(
+        self,
+        *,
+        items: Sequence[OrderChanges] | Unset = UNSET,
+    ) -> SeveralOrders:
+        """Update several orders.
+
+        Changes each order by its `id`, as `updateOrder` does. The request has 1 to 100 `items`, and all of them
+        take effect or none. An error names the entry, such as `items[2].name`. The response has the items in the
+        same order. `If-Match` is not supported.
+
+        Requires the role `operator` or `admin`.
+
+        :param items: The orders to change, each once.
+        """
+        return self._client._call(
+            "PATCH",
+            "/orders",
+            _SeveralOrders,
+            body={
+                "items": items,
+            },
+        )
+
     def export(
         self,
         *,
@@ -18177,6 +18638,34 @@ class OrdersResource:
                 "ids": ids,
                 "ready": ready,
             },
+        )
+
+    def create_batch(
+        self,
+        *,
+        items: Sequence[OrderCreate],
+        idempotency_key: str | None = None,
+    ) -> SeveralOrders:
+        """Create several orders.
+
+        Creates orders, as `createOrder` does. The request has 1 to 100 `items`, and all of them take effect or
+        none. An error names the entry, such as `items[2].name`. The response has the items in the same order. The
+        `Location` is the list of orders.
+
+        Requires the role `operator` or `admin`.
+
+        :param items: The new orders.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/orders/batch",
+            _SeveralOrders,
+            body={
+                "items": items,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def get(
@@ -20372,12 +20861,15 @@ __all__ = [
     "FailureReason",
     "Filament",
     "FilamentCatalogResource",
+    "FilamentChanges",
+    "FilamentCreate",
     "FilamentFieldError",
     "FilamentGroup",
     "FilamentList",
     "FilamentOfSpools",
     "FilamentReport",
     "FilamentReportRow",
+    "FilamentUpdate",
     "FilamentUse",
     "FilamentsResource",
     "FileCandidate",
@@ -20463,8 +20955,10 @@ __all__ = [
     "OrderAssignmentsResource",
     "OrderAvailability",
     "OrderCancelledEvent",
+    "OrderChanges",
     "OrderConflictError",
     "OrderCostParts",
+    "OrderCreate",
     "OrderDeliveryItem",
     "OrderDoneEvent",
     "OrderEvent",
@@ -20485,6 +20979,7 @@ __all__ = [
     "OrderRun",
     "OrderSkipReason",
     "OrderStatus",
+    "OrderUpdate",
     "OrderWarning",
     "OrderWarningCode",
     "OrdersResource",
@@ -20540,6 +21035,7 @@ __all__ = [
     "PrintersResource",
     "Product",
     "ProductAvailability",
+    "ProductChanges",
     "ProductComponent",
     "ProductComponentCreate",
     "ProductCostChangedEvent",
@@ -20547,6 +21043,7 @@ __all__ = [
     "ProductCostListItem",
     "ProductCostParts",
     "ProductCosts",
+    "ProductCreate",
     "ProductHiddenError",
     "ProductInUseError",
     "ProductList",
@@ -20557,6 +21054,7 @@ __all__ = [
     "ProductPlate",
     "ProductPlateCreate",
     "ProductRemovedError",
+    "ProductUpdate",
     "ProductionRunCompletedEvent",
     "ProductionRunCorrectedEvent",
     "ProductionRunFailedEvent",
@@ -20615,6 +21113,9 @@ __all__ = [
     "SentUse",
     "Settings",
     "SettingsResource",
+    "SeveralFilaments",
+    "SeveralOrders",
+    "SeveralProducts",
     "SheetColumn",
     "SheetRow",
     "SheetText",

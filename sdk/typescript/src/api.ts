@@ -536,6 +536,12 @@ export interface FilamentList<D = number> {
   readonly next: string | null;
 }
 
+/** The type `SeveralFilaments` of the API. */
+export interface SeveralFilaments<D = number> {
+  /** The filaments, in the order of the request. */
+  readonly items: readonly Filament<D>[];
+}
+
 /** The type `Spool` of the API. */
 export interface Spool<D = number> {
   /** The spool's id. */
@@ -1649,6 +1655,12 @@ export interface Product<D = number> {
   readonly hidden_by: string | null;
   /** Name of the user, also if the account was deleted, or of the API key. */
   readonly hidden_by_name: string | null;
+}
+
+/** The type `SeveralProducts` of the API. */
+export interface SeveralProducts<D = number> {
+  /** The products, in the order of the request. */
+  readonly items: readonly Product<D>[];
 }
 
 /** The type `ImportedProduct` of the API. */
@@ -3432,6 +3444,12 @@ export interface Order<D = number> {
   readonly runs: readonly OrderRun<D>[];
   /** Warnings about what needs a decision or may be unexpected; not in exports. */
   readonly warnings: readonly OrderWarning[];
+}
+
+/** The type `SeveralOrders` of the API. */
+export interface SeveralOrders<D = number> {
+  /** The orders, in the order of the request. */
+  readonly items: readonly Order<D>[];
 }
 
 /** The type `ChangedOrderItem` of the API. */
@@ -5325,6 +5343,26 @@ export interface FilamentUpdate {
   extra?: Record<string, unknown> | undefined;
 }
 
+/** The type `FilamentChanges` of the API, in request bodies. */
+export interface FilamentChanges {
+  /** The id of one of the filaments. */
+  id: string;
+  /** The fields to change. */
+  changes: FilamentUpdate;
+}
+
+/** The type `FilamentUpdatesUpdate` of the API, in request bodies. */
+export interface FilamentUpdatesUpdate {
+  /** The filaments to change, each once. */
+  items?: readonly FilamentChanges[] | undefined;
+}
+
+/** The type `FilamentBatch` of the API, in request bodies. */
+export interface FilamentBatch {
+  /** The new filaments. */
+  items: readonly FilamentCreate[];
+}
+
 /** The type `FilamentSpools` of the API, in request bodies. */
 export interface FilamentSpools {
   /** Number of equal spools to create. */
@@ -5958,6 +5996,26 @@ export interface ProductUpdate {
   variant_of_sku?: string | undefined;
   /** What the variant has instead of materials of its product. */
   variant_materials?: readonly VariantMaterialCreate[] | undefined;
+}
+
+/** The type `ProductChanges` of the API, in request bodies. */
+export interface ProductChanges {
+  /** The id of one of the products. */
+  id: string;
+  /** The fields to change. */
+  changes: ProductUpdate;
+}
+
+/** The type `ProductUpdatesUpdate` of the API, in request bodies. */
+export interface ProductUpdatesUpdate {
+  /** The products to change, each once. */
+  items?: readonly ProductChanges[] | undefined;
+}
+
+/** The type `ProductBatch` of the API, in request bodies. */
+export interface ProductBatch {
+  /** The new products. */
+  items: readonly ProductCreate[];
 }
 
 /** The type `ProductMaterialUpdate` of the API, in request bodies. */
@@ -6602,6 +6660,26 @@ export interface OrderUpdate {
   sales_tax_percent?: Decimal | undefined;
   /** Whether the prices of the order include tax; by default as in the settings when the order is created. */
   prices_include_tax?: boolean | undefined;
+}
+
+/** The type `OrderChanges` of the API, in request bodies. */
+export interface OrderChanges {
+  /** The id of one of the orders. */
+  id: string;
+  /** The fields to change. */
+  changes: OrderUpdate;
+}
+
+/** The type `OrderUpdatesUpdate` of the API, in request bodies. */
+export interface OrderUpdatesUpdate {
+  /** The orders to change, each once. */
+  items?: readonly OrderChanges[] | undefined;
+}
+
+/** The type `OrderBatch` of the API, in request bodies. */
+export interface OrderBatch {
+  /** The new orders. */
+  items: readonly OrderCreate[];
 }
 
 /** The type `DeliveredItem` of the API, in request bodies. */
@@ -9727,6 +9805,38 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Update several filaments.
+   *
+   * Changes each filament by its `id`, as `updateFilament` does. The request has 1 to 100 `items`, and all of them
+   * take effect or none. An error names the entry, such as `items[2].name`. The response has the items in the same
+   * order. `If-Match` is not supported.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  updateFilaments(
+    input: FilamentUpdatesUpdate,
+    options: RequestOptions = {},
+  ): Promise<SeveralFilaments<Decimals[M]>> {
+    return this.#client.call("PATCH", `/filaments`, { body: input }, options);
+  }
+
+  /**
+   * Create several filaments.
+   *
+   * Creates filaments, as `createFilament` does. The request has 1 to 100 `items`, and all of them take effect or
+   * none. An error names the entry, such as `items[2].name`. The response has the items in the same order. The
+   * `Location` is the list of filaments.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  createBatch(
+    input: FilamentBatch,
+    options: RequestOptions & Keyed = {},
+  ): Promise<SeveralFilaments<Decimals[M]>> {
+    return this.#client.call("POST", `/filaments/batch`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Export filaments.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
@@ -11172,6 +11282,22 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Update several products.
+   *
+   * Changes each product by its `id`, as `updateProduct` does. The request has 1 to 100 `items`, and all of them take
+   * effect or none. An error names the entry, such as `items[2].name`. The response has the items in the same order.
+   * `If-Match` is not supported.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  updateProducts(
+    input: ProductUpdatesUpdate,
+    options: RequestOptions = {},
+  ): Promise<SeveralProducts<Decimals[M]>> {
+    return this.#client.call("PATCH", `/products`, { body: input }, options);
+  }
+
+  /**
    * Export products.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
@@ -11185,6 +11311,22 @@ export class ProductsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<string> {
     return this.#client.call("GET", `/products/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Create several products.
+   *
+   * Creates products, as `createProduct` does. The request has 1 to 100 `items`, and all of them take effect or none.
+   * An error names the entry, such as `items[2].name`. The response has the items in the same order. The `Location`
+   * is the list of products.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  createBatch(
+    input: ProductBatch,
+    options: RequestOptions & Keyed = {},
+  ): Promise<SeveralProducts<Decimals[M]>> {
+    return this.#client.call("POST", `/products/batch`, { body: input, keyed: true }, options);
   }
 
   /**
@@ -12687,6 +12829,22 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Update several orders.
+   *
+   * Changes each order by its `id`, as `updateOrder` does. The request has 1 to 100 `items`, and all of them take
+   * effect or none. An error names the entry, such as `items[2].name`. The response has the items in the same order.
+   * `If-Match` is not supported.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  updateOrders(
+    input: OrderUpdatesUpdate,
+    options: RequestOptions = {},
+  ): Promise<SeveralOrders<Decimals[M]>> {
+    return this.#client.call("PATCH", `/orders`, { body: input }, options);
+  }
+
+  /**
    * Export orders.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
@@ -12718,6 +12876,22 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<PickList<Decimals[M]>> {
     return this.#client.call("GET", `/orders/pick-list`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Create several orders.
+   *
+   * Creates orders, as `createOrder` does. The request has 1 to 100 `items`, and all of them take effect or none. An
+   * error names the entry, such as `items[2].name`. The response has the items in the same order. The `Location` is
+   * the list of orders.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  createBatch(
+    input: OrderBatch,
+    options: RequestOptions & Keyed = {},
+  ): Promise<SeveralOrders<Decimals[M]>> {
+    return this.#client.call("POST", `/orders/batch`, { body: input, keyed: true }, options);
   }
 
   /**

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spoolwright/db"
+)
+
+// MostSeveral is the maximum number of resources that a request creates or updates one by one.
+const MostSeveral = 100
+
+// BulkRules describes an operation that uses Several.
+const BulkRules = "The request has 1 to 100 `items`, and all of them take effect or none. An error names the entry, such " +
+	"as `items[2].name`. The response has the items in the same order."
+
+// NewRequest returns a request with the input and the path parameter id, for a handler that another handler calls.
+func NewRequest[In any](in In, id string) *Request[In] {
+	return &Request[In]{In: in, request: request{ids: pathIDs{[]string{"id"}, []string{id}}}}
+}
+
+// CheckSeveral reports a list of items that is empty.
+func CheckSeveral(items int, problems *Problems) {
+	if items == 0 && len(*problems) == 0 {
+		problems.Add("items", "must have 1 to %d entries", MostSeveral)
+	}
+}
+
+// Several runs one for each entry of items in a single transaction, and returns the list of the results. An error of
+// one gets the entry before the names of its fields, and part, such as "changes.". ErrNotFound becomes unknown, with
+// the field id of the entry.
+func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unknown *Error,
+	one func(context.Context, T) ([]byte, error),
+) ([]byte, error) {
+	var all []byte
+	err := d.Tx(ctx, func(ctx context.Context) error {
+		all = []byte(`{"items":[`)
+		for i, item := range items {
+			result, err := one(ctx, item)
+			if e, ok := errors.AsType[*Error](err); ok {
+				entry := fmt.Sprintf("items[%d].", i)
+				if e == ErrNotFound && unknown != nil {
+					return unknown.With(entry + "id").On(entry + "id")
+				}
+				c := *e
+				c.Fields = nil
+				for _, f := range e.Fields {
+					c.Fields = append(c.Fields, FieldError{entry + part + f.Field, f.Message})
+				}
+				if c.Fields == nil {
+					c.Fields = []FieldError{{entry[:len(entry)-1], e.Detail}}
+				}
+				return &c
+			}
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				all = append(all, ',')
+			}
+			all = append(all, result...)
+		}
+		return nil
+	})
+	return append(all, "]}"...), err
+}
