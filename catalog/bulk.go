@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"slices"
 
 	"spoolwright/server"
 	"spoolwright/value"
@@ -41,8 +40,9 @@ var errUnknownProducts = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: 
 
 var createSeveralDoc = &server.Doc{
 	ID: "createProductBatch", Tag: Tag, Summary: "Create several products",
-	Description: "Creates products, as `createProduct` does. " + server.BulkRules + " The `Location` is the list of products.",
-	Errors:      slices.Clone(createDoc.Errors),
+	Description: "Creates products, as `createProduct` does. " + server.BulkRules +
+		" The `Location` is the list of products.",
+	Errors: server.InEntries(createDoc.Errors, ""),
 }
 
 func (h handlers) createSeveral(
@@ -57,11 +57,13 @@ var updateSeveralDoc = &server.Doc{
 	ID: "updateProducts", Tag: Tag, Summary: "Update several products",
 	Description: "Changes each product by its `id`, as `updateProduct` does. " + server.BulkRules +
 		" `If-Match` is not supported.",
-	Errors:  append(slices.Clone(updateDoc.Errors), errUnknownProducts),
+	Errors:  append(server.InEntries(updateDoc.Errors, "changes."), errUnknownProducts),
 	Request: `{"items":[{"id":"018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a","changes":{"selling_price":24.9}}]}`,
 }
 
-func (h handlers) updateSeveral(ctx context.Context, r *server.Request[ProductUpdates]) (server.OK[SeveralProducts], error) {
+func (h handlers) updateSeveral(
+	ctx context.Context, r *server.Request[ProductUpdates],
+) (server.OK[SeveralProducts], error) {
 	return server.Several(ctx, h.db, r.In.Items, "changes.", errUnknownProducts,
 		func(ctx context.Context, in ProductChanges) ([]byte, error) {
 			return h.change(ctx, string(*in.ID.Value), in.Changes)

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"slices"
 
 	"spoolwright/server"
 	"spoolwright/value"
@@ -41,8 +40,9 @@ var errUnknownFilaments = server.BadRequest("UNKNOWN_REFERENCE", "Not a filament
 
 var createSeveralFilamentsDoc = &server.Doc{
 	ID: "createFilamentBatch", Tag: FilamentsTag, Summary: "Create several filaments",
-	Description: "Creates filaments, as `createFilament` does. " + server.BulkRules + " The `Location` is the list of filaments.",
-	Errors:      slices.Clone(createFilamentDoc.Errors),
+	Description: "Creates filaments, as `createFilament` does. " + server.BulkRules +
+		" The `Location` is the list of filaments.",
+	Errors: server.InEntries(createFilamentDoc.Errors, ""),
 }
 
 func (h handlers) createSeveralFilaments(
@@ -57,11 +57,13 @@ var updateSeveralFilamentsDoc = &server.Doc{
 	ID: "updateFilaments", Tag: FilamentsTag, Summary: "Update several filaments",
 	Description: "Changes each filament by its `id`, as `updateFilament` does. " + server.BulkRules +
 		" `If-Match` is not supported.",
-	Errors:  append(slices.Clone(updateFilamentDoc.Errors), errUnknownFilaments),
+	Errors:  append(server.InEntries(updateFilamentDoc.Errors, "changes."), errUnknownFilaments),
 	Request: `{"items":[{"id":"018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a","changes":{"price":24.9}}]}`,
 }
 
-func (h handlers) updateSeveralFilaments(ctx context.Context, r *server.Request[FilamentUpdates]) (server.OK[SeveralFilaments], error) {
+func (h handlers) updateSeveralFilaments(
+	ctx context.Context, r *server.Request[FilamentUpdates],
+) (server.OK[SeveralFilaments], error) {
 	return server.Several(ctx, h.db, r.In.Items, "changes.", errUnknownFilaments,
 		func(ctx context.Context, in FilamentChanges) ([]byte, error) {
 			return h.updateFilament(ctx, server.NewRequest(*in.Changes, string(*in.ID.Value)))

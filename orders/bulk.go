@@ -2,7 +2,6 @@ package orders
 
 import (
 	"context"
-	"slices"
 
 	"spoolwright/server"
 	"spoolwright/value"
@@ -39,8 +38,9 @@ var errUnknownOrders = server.BadRequest("UNKNOWN_REFERENCE", "Not a order: %s",
 
 var createSeveralDoc = &server.Doc{
 	ID: "createOrderBatch", Tag: Tag, Summary: "Create several orders",
-	Description: "Creates orders, as `createOrder` does. " + server.BulkRules + " The `Location` is the list of orders.",
-	Errors:      slices.Clone(createDoc.Errors),
+	Description: "Creates orders, as `createOrder` does. " + server.BulkRules +
+		" The `Location` is the list of orders.",
+	Errors: server.InEntries(createDoc.Errors, ""),
 }
 
 func (h handlers) createSeveral(
@@ -55,11 +55,13 @@ var updateSeveralDoc = &server.Doc{
 	ID: "updateOrders", Tag: Tag, Summary: "Update several orders",
 	Description: "Changes each order by its `id`, as `updateOrder` does. " + server.BulkRules +
 		" `If-Match` is not supported.",
-	Errors:  append(slices.Clone(updateDoc.Errors), errUnknownOrders),
+	Errors:  append(server.InEntries(updateDoc.Errors, "changes."), errUnknownOrders),
 	Request: `{"items":[{"id":"018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a","changes":{"notes":"Gift"}}]}`,
 }
 
-func (h handlers) updateSeveral(ctx context.Context, r *server.Request[OrderUpdates]) (server.OK[SeveralOrders], error) {
+func (h handlers) updateSeveral(
+	ctx context.Context, r *server.Request[OrderUpdates],
+) (server.OK[SeveralOrders], error) {
 	return server.Several(ctx, h.db, r.In.Items, "changes.", errUnknownOrders,
 		func(ctx context.Context, in OrderChanges) ([]byte, error) {
 			return h.update(ctx, server.NewRequest(*in.Changes, string(*in.ID.Value)))

@@ -12,8 +12,8 @@ import (
 const MostSeveral = 100
 
 // BulkRules describes an operation that uses Several.
-const BulkRules = "The request has 1 to 100 `items`, and all of them take effect or none. An error names the entry, such " +
-	"as `items[2].name`. The response has the items in the same order."
+const BulkRules = "The request has 1 to 100 `items`, and all of them take effect or none. An error names the entry, " +
+	"such as `items[2].name`. The response has the items in the same order."
 
 // NewRequest returns a request with the input and the path parameter id, for a handler that another handler calls.
 func NewRequest[In any](in In, id string) *Request[In] {
@@ -43,15 +43,7 @@ func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unkno
 				if e == ErrNotFound && unknown != nil {
 					return unknown.With(entry + "id").On(entry + "id")
 				}
-				c := *e
-				c.Fields = nil
-				for _, f := range e.Fields {
-					c.Fields = append(c.Fields, FieldError{entry + part + f.Field, f.Message})
-				}
-				if c.Fields == nil {
-					c.Fields = []FieldError{{entry[:len(entry)-1], e.Detail}}
-				}
-				return &c
+				return e.within(i, part)
 			}
 			if err != nil {
 				return err
@@ -64,4 +56,28 @@ func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unkno
 		return nil
 	})
 	return append(all, "]}"...), err
+}
+
+// within returns a copy of an error that concerns the part of entry i of items.
+func (e *Error) within(i int, part string) *Error {
+	c, entry := *e, fmt.Sprintf("items[%d]", i)
+	c.Detail, c.Fields = entry+": "+e.Detail, nil
+	for _, f := range e.Fields {
+		if f.Field = entry + "." + part + f.Field; e.Status != 422 {
+			f.Message = c.Detail
+		}
+		c.Fields = append(c.Fields, f)
+	}
+	if e.Fields == nil {
+		c.Fields = []FieldError{{entry, c.Detail}}
+	}
+	return &c
+}
+
+// InEntries returns the errors of an operation on one resource as those of Several, for its Doc.
+func InEntries(all []*Error, part string) (entries []*Error) {
+	for _, e := range all {
+		entries = append(entries, e.within(1, part))
+	}
+	return entries
 }

@@ -33,6 +33,9 @@ var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY
 // an entry of a list in that.
 var fieldName = regexp.MustCompile(`^(\w+)(?:\[\d+\](?:\.(\w+)(?:\[\d+\]\.\w+)?)?)?$`)
 
+// severalField matches the name of a field of one of several resources in an error.
+var severalField = regexp.MustCompile(`^(items)\[\d+\]()(?:\.[\w.\[\]]+)?$`)
+
 // wantFields fails the test unless an error response names fields that the body of the route has, if its code is that
 // of an error about fields. A field that is computed may make a 422.
 func (w *testAPI) wantFields(t *testing.T, route string, a *testkit.Response) {
@@ -51,6 +54,10 @@ func (w *testAPI) wantFields(t *testing.T, route string, a *testkit.Response) {
 	}
 	for _, f := range e.Errors {
 		m := fieldName.FindStringSubmatch(f.Field)
+		if _, changes := op.entries["items"]["changes"]; changes || op.entries["items"] != nil &&
+			strings.HasSuffix(op.Path(), "/batch") {
+			m = severalField.FindStringSubmatch(f.Field)
+		}
 		known := m != nil && (m[2] == "" || op.entries[m[1]][m[2]].Type != nil || op.entries[m[1]][m[2]].Format != "")
 		if known {
 			_, known = op.fields[m[1]]
@@ -199,11 +206,20 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/spools/{id}", follower, "FILAMENT_FIELD", 409, testkit.JSON{"color": "x", "brand": "y"}},
 		{"PATCH /api/v1/spools/{id}", spool, "UNKNOWN_REFERENCE", 400, testkit.JSON{"filament_id": value.NewID()}},
 		{"PATCH /api/v1/filaments/{id}", filament, "UNKNOWN_REFERENCE", 400, testkit.JSON{"vendor_id": value.NewID()}},
+		{"PATCH /api/v1/orders", ordersURL, "UNKNOWN_REFERENCE", 400, testkit.JSON{"items": []any{
+			testkit.JSON{"id": value.NewID(), "changes": testkit.JSON{}}}}},
 		{"PATCH /api/v1/stock-levels/{id}", level, "STOCK_LEVEL_EXISTS", 409, testkit.JSON{"material_type": "PLA"}},
 	} {
 		covered[r.route+" "+r.code] = true
 		method, _, _ := strings.Cut(r.route, " ")
 		w.wantFields(t, r.route, c.Do(t, method, r.path, r.body).WantError(r.status, r.code))
+		// The same errors of several resources at once.
+		route, one := strings.CutSuffix(r.route, "/{id}")
+		if one && slices.Contains([]string{"PATCH /api/v1/filaments", "PATCH /api/v1/products", "PATCH /api/v1/orders"}, route) {
+			covered[route+" "+r.code] = true
+			w.wantFields(t, route, c.Patch(t, strings.TrimPrefix(route, "PATCH "), testkit.JSON{"items": []any{
+				testkit.JSON{"id": idOf(r.path), "changes": r.body}}}).WantError(r.status, r.code))
+		}
 	}
 	body := testkit.JSON{"current_password": "wrong", "new_password": testkit.Password}
 	w.wantFields(t, "POST /api/v1/auth/password", c.Post(t, "/api/v1/auth/password", body).

@@ -199,6 +199,9 @@ func (w *testAPI) createOperation(collection string) *operation {
 func (w *testAPI) collectionOf(t *testing.T, op *operation, name string) string {
 	t.Helper()
 	list, entryField, ok := strings.Cut(name, "[0].")
+	if ok && entryField == "id" && !strings.Contains(op.Path(), "{") { // of several resources
+		return op.Path()
+	}
 	if ok && entryField == "id" {
 		return op.Path()[:strings.LastIndexByte(op.Path(), '/')+1] + list
 	}

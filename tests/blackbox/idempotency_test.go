@@ -326,7 +326,7 @@ func (r *keyTest) otherBody(t *testing.T) map[string]any {
 		case bool:
 			body[name] = !v
 		case []any:
-			if delete(body, name); name == "variants" || name == "printer_ids" { // which are required
+			if delete(body, name); name == "variants" || name == "printer_ids" || strings.HasSuffix(r.op.Path(), "/batch") { // which are required
 				body[name] = slices.Concat(v, v)
 			}
 		default:
@@ -1231,6 +1231,13 @@ func TestErrorsAreNotStored(t *testing.T) {
 			`"wasted_grams"`),
 	} {
 		cases += "\n" + end.Replace(endCases)
+	}
+	// The same errors of several resources at once.
+	single := regexp.MustCompile(`> POST /(filaments|products|orders) (.*): `)
+	for text := range strings.SplitSeq(errorCases, "\n\n") {
+		if single.MatchString(text) {
+			cases += "\n\n" + single.ReplaceAllString(text, `> POST /$1/batch {"items": [$2]}: `)
+		}
 	}
 	every := testkit.InRigs(4, 1)
 	for i, text := range strings.Split(strings.TrimSpace(cases), "\n\n") {

@@ -7,7 +7,8 @@ import (
 	"spoolwright/tests/testkit"
 )
 
-// Several filaments, products and orders are created and changed in one request, all or none, and errors name the entry.
+// Several filaments, products and orders are created and changed in one request, all or none, and errors name the
+// entry.
 func TestSeveral(t *testing.T) {
 	t.Parallel()
 	type j = testkit.JSON
