@@ -205,6 +205,7 @@ type OrderListItem struct {
 
 	Items     []production.ListedProduct `json:"items" rule:"notNull"`
 	ItemCount int64                      `json:"item_count" rule:"notNull,unsorted"`
+	AllItems  []OrderItem                `json:"all_items" rule:"notNull"`
 	Pieces    int64                      `json:"pieces" rule:"notNull,unsorted"`
 	Produced  int64                      `json:"produced" rule:"notNull,unsorted"`
 	Value     value.Decimal              `json:"value" rule:"unsorted"`
@@ -225,18 +226,23 @@ type OrderFilter struct {
 	Unassigned  value.Optional[bool]                   `query:"unassigned"`
 	Ready       value.Optional[bool]                   `query:"ready"`
 	Search      value.Optional[string]                 `query:"search" rule:"search"`
+	Expand      value.Optional[server.Expand]          `query:"expand"`
 	server.Hiding
 }
 
 var listDoc = &server.Doc{
 	ID: "listOrders", Tag: Tag, Summary: "List orders",
-	Description: "Each order has its first items, and the numbers of its pieces. All filters but `search` use an " +
+	Description: "Each order has its first items, and the numbers of its pieces. " + server.ExpandRules + " All filters but `search` use an " +
 		"index. `search` and a `sort_by` without an index read all matching orders.",
 }
 
 // list returns the list of the orders that the filter selects.
 func (f OrderFilter) list() *server.List {
 	const items = ` from order_items i where i.order_id = orders.id and i.withdrawn_at is null`
+	all := `'[]'::json`
+	if !f.Expand.IsNull() {
+		all = allItems
+	}
 	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status,
 		case when is_open then ready_at end as ready_at, unassigned_count, created_at,
 		updated_at, hidden_at, `+auth.HiddenBy+`,
@@ -245,7 +251,7 @@ func (f OrderFilter) list() *server.List {
 			from (select i.*`+items+` order by i.created_at, i.id limit 3) i
 			cross join lateral (select name, picture_version from products where id = i.product_id offset 0) p)
 			as items,
-		(select count(*)`+items+`) as item_count,
+		(select count(*)`+items+`) as item_count, `+all+` as all_items,
 		(select coalesce(sum(i.quantity), 0)`+items+`) as pieces,
 		(select coalesce(sum(least(n.produced, i.quantity)), 0) from (select i.*`+items+`) i
 			cross join lateral order_item_pieces(i.id) n) as produced,
@@ -253,6 +259,9 @@ func (f OrderFilter) list() *server.List {
 			cross join lateral item_price(i.unit_price, i.line_price, i.line_pieces, i.tax_amount, orders.prices_include_tax,
 				orders.sales_tax_percent, order_rate(orders.currency, orders.exchange_rate)) p) as value`, "orders", f.Hiding)
 	l.Computed()
+	if !f.Expand.IsNull() {
+		l.Large()
+	}
 	l.WhereEach("status", f.Status)
 	l.WhereText("source_key", f.Source)
 	l.WhereText("reference_key", f.Reference)
@@ -321,11 +330,7 @@ var selectOrders = `
 	from orders o
 	cross join lateral order_money(o.id) m
 	cross join lateral (
-		select coalesce(json_agg(json_build_object('id', i.id, 'product_id', i.product_id, 'sku', p.sku,
-				'product_name', p.name, 'quantity', i.quantity, 'unit_price', trim_scale(i.unit_price),
-				'line_price', s.line_price, 'tax_amount', s.tax_amount, 'produced', n.produced, 'planned', n.planned,
-				'delivered', i.delivered, 'picture_version', p.picture_version) order by i.created_at, i.id)
-				filter (where i.withdrawn_at is null), '[]') as items,
+		select ` + itemsJSON + ` as items,
 			coalesce(json_agg(json_build_object('id', i.id, 'product_id', i.product_id, 'product_name', p.name,
 				'quantity', i.quantity, 'produced', n.produced, 'planned', n.planned, 'delivered', i.delivered,
 				'open', o.is_open and i.withdrawn_at is null,
@@ -346,6 +351,21 @@ var selectOrders = `
 		cross join lateral (select ` + shownPrice + `) s
 		where i.order_id = o.id
 	) it`
+
+// itemsJSON is a SQL expression for the JSON of the items i, their products p, pieces n and shown prices s.
+const itemsJSON = `coalesce(json_agg(json_build_object('id', i.id, 'product_id', i.product_id, 'sku', p.sku,
+				'product_name', p.name, 'quantity', i.quantity, 'unit_price', trim_scale(i.unit_price),
+				'line_price', s.line_price, 'tax_amount', s.tax_amount, 'produced', n.produced, 'planned', n.planned,
+				'delivered', i.delivered, 'picture_version', p.picture_version) order by i.created_at, i.id)
+				filter (where i.withdrawn_at is null), '[]')`
+
+// allItems is a SQL expression for the JSON of all items of an order in a list.
+var allItems = `(select ` + itemsJSON + `
+		from orders o join order_items i on i.order_id = o.id join products p on p.id = i.product_id
+		cross join lateral order_item_pieces(i.id) n
+		cross join lateral ` + itemPrice + ` a
+		cross join lateral (select ` + shownPrice + `) s
+		where o.id = orders.id)`
 
 // selectWarned is selectOrders with the state of items that can need a warning, for answer.
 var selectWarned = strings.Replace(selectOrders, "it.items", "it.items, it.warned as warnings", 1)

@@ -76,6 +76,14 @@ func (i *RunItem) fileName() any {
 const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id, i.parts_from_stock, i.quantity,
 	i.successful_quantity, i.failed_quantity, i.failure_reason, i.estimated_material_cost, i.estimated_total_cost`
 
+// allItems is a SQL expression for the JSON of all items of a run in a list.
+const allItems = `(select coalesce(json_agg(json_build_object('id', i.id, 'product_id', i.product_id,
+		'product_name', p.name, 'order_item_id', i.order_item_id, 'parts_from_stock', i.parts_from_stock,
+		'quantity', i.quantity, 'successful_quantity', i.successful_quantity, 'failed_quantity', i.failed_quantity,
+		'failure_reason', i.failure_reason, 'estimated_material_cost', trim_scale(i.estimated_material_cost),
+		'estimated_total_cost', trim_scale(i.estimated_total_cost)) order by i.created_at, i.id), '[]')
+	from run_items i join products p on p.id = i.product_id where i.run_id = production_runs.id)`
+
 var addItemDoc = &server.Doc{
 	ID: "addProductionRunItem", Tag: Tag, Summary: "Add a product to a run",
 	Description: "The defaults of the estimated costs come from the current costs of the product, and do not change " +

@@ -264,6 +264,7 @@ type RunListItem struct {
 	Cost           value.Decimal   `json:"cost"`
 	Items          []ListedProduct `json:"items" rule:"notNull"`
 	ItemCount      int64           `json:"item_count" rule:"notNull,unsorted"`
+	AllItems       []RunItem       `json:"all_items" rule:"notNull"`
 	Materials      []ListedSpool   `json:"materials" rule:"notNull"`
 	Orders         []ListedOrder   `json:"orders" rule:"notNull"`
 	Print          *RunPrint       `json:"print" rule:"unsorted"`
@@ -409,6 +410,7 @@ type RunFilter struct {
 	CreatedTo     value.Optional[value.Moment]         `query:"created_to"`
 	Needs         value.Optional[RunNeed]              `query:"needs"`
 	Search        value.Optional[string]               `query:"search" rule:"search"`
+	Expand        value.Optional[server.Expand]        `query:"expand"`
 	server.Hiding
 }
 
@@ -449,18 +451,25 @@ var runsThatNeed = map[RunNeed]string{
 var listDoc = &server.Doc{
 	ID: "listProductionRuns", Tag: Tag, Summary: "List production runs",
 	Description: "A run in the list has its first items, materials and orders; `getProductionRun` has all, with their " +
-		"figures. All filters but `search` use an index. `search` and a `sort_by` without an index read all matching " +
+		"figures. " + server.ExpandRules + " All filters but `search` use an index. `search` and a `sort_by` without an index read all matching " +
 		"runs.",
 }
 
 // list returns the list of the selected production runs, each with its first items, materials and orders.
 func (h handlers) list(f RunFilter) *server.List {
 	items, count := ListedItems("production_runs.id")
-	l := f.list(h.orders, listColumns+", "+items+" as items, "+count+" as item_count, "+
+	all := `'[]'::json`
+	if !f.Expand.IsNull() {
+		all = allItems
+	}
+	l := f.list(h.orders, listColumns+", "+items+" as items, "+count+" as item_count, "+all+" as all_items, "+
 		ListedSpools("production_runs.id")+" as materials, "+h.orders.Named("production_runs.id")+" as orders, "+
 		"(select row_to_json(p) from ("+printOf("production_runs.id")+
 		" and production_runs.status in ('in_progress', 'paused')) p) as print")
 	l.Computed()
+	if !f.Expand.IsNull() {
+		l.Large()
+	}
 	return l
 }
 

@@ -177,6 +177,7 @@ type List struct {
 	scan                    bool     // whether a condition has no index
 	countOrdered            bool     // see CountOrdered
 	computed                bool     // see Computed
+	large                   bool     // see Large
 	once                    string   // see Once
 }
 
@@ -202,6 +203,15 @@ type Hiding struct {
 	UpdatedFrom value.Optional[value.Moment] `query:"updated_from"`
 	Hidden      value.Optional[Hidden]       `query:"hidden" rule:"default=false"`
 }
+
+// Expand is the parameter of a list whose items can have all their own items.
+type Expand string
+
+// ExpandRules describes the parameter expand.
+const ExpandRules = "With `expand=items`, `all_items` has all items as in the GET of one; the page then ends at 4 MiB."
+
+// Enum returns all values.
+func (Expand) Enum() []string { return []string{"items"} }
 
 // Hidden is the filter of a list for removed items.
 type Hidden string
@@ -386,6 +396,9 @@ func (l *List) CountOrdered() { l.countOrdered = true }
 // and skipped rows are not computed.
 func (l *List) Computed() { l.computed = true }
 
+// Large declares that items can be large: a page with a next then ends when its items have 4 MiB, before its limit.
+func (l *List) Large() { l.large = true }
+
 // Once makes a statement compute the list's table once, as name, for the page, its order and the total together. The
 // table must have few rows in total: all of them are kept.
 func (l *List) Once(name string) {
@@ -536,6 +549,9 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 	page := l.page(p).Total(&total).Expect(int(limit)).Head(`{"items":`)
 	if p.ordered {
 		page.Keep(int(limit), by)
+		if l.large {
+			page.KeepBytes(4 << 20)
+		}
 	}
 	if l.counted != "" && !p.scans && !l.computed && skip < quickSkip {
 		page.Quick()

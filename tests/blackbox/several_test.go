@@ -80,3 +80,25 @@ func TestSeveral(t *testing.T) {
 			"items.1.id": ids[1], "items.0.notes": "changed", "items.1.notes": "changed", "items.0." + test.name: "0"})
 	}
 }
+
+// With expand=items, a list of orders or runs has the items as the GET of one.
+func TestExpand(t *testing.T) {
+	t.Parallel()
+	type j = testkit.JSON
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
+	product := c.NewProduct(t, "SKU-1", 10)
+	var items []j
+	for n := range 5 {
+		items = append(items, j{"product_id": product, "quantity": n + 1})
+	}
+	for _, list := range []string{"orders", "production-runs"} {
+		path := "/api/v1/" + list
+		one := c.Post(t, path, j{"items": items}).Want(201)
+		c.Get(t, path).Want(200).Shows(map[string]string{"items.0.all_items": "[]"})
+		page := c.Get(t, path+"?expand=items&limit=1").Want(200)
+		page.WantLen(t, "items.0.all_items", 5)
+		testkit.Equal(t, fmt.Sprint(page.Value("items.0.all_items")),
+			fmt.Sprint(c.Get(t, path+"/"+one.ID()).Want(200).Value("items")), "the items of %s", list)
+		c.Get(t, path+"?expand=x").Fields("expand")
+	}
+}

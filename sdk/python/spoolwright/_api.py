@@ -69,6 +69,8 @@ RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "
 
 RunNeed = Literal["start", "confirmation"]
 
+Expand = Literal["items"]
+
 FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
 
 CostPart = Literal["filament", "waste", "machine", "energy", "labour", "stock", "failures", "revenue", "currency"]
@@ -3331,6 +3333,55 @@ def _ListedProduct(d: Any, etag: str | None = None) -> ListedProduct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunItem:
+    """The type `RunItem` of the API."""
+
+    id: str
+    """The item's id."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    order_item_id: str | None
+    """The item of an order that this item prints. It has the same product, or one with this product as a component,
+    at any level.
+    """
+    parts_from_stock: bool
+    """Whether the run prints only the materials of the product itself, and takes its components from stock. By
+    default, it prints the components, too.
+    """
+    quantity: int
+    """Pieces to print; 1 by default."""
+    successful_quantity: int | None
+    """Good pieces."""
+    failed_quantity: int | None
+    """Failed pieces. Both together are at most quantity."""
+    failure_reason: FailureReason | None
+    """Why pieces failed."""
+    estimated_material_cost: Number | None
+    """Material cost; by default quantity times material_cost of the product."""
+    estimated_total_cost: Number | None
+    """Total cost; by default quantity times total_cost of the product."""
+
+
+def _RunItem(d: Any, etag: str | None = None) -> RunItem:
+    get = d.get
+    return RunItem(
+        id=get("id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        order_item_id=get("order_item_id"),
+        parts_from_stock=get("parts_from_stock"),
+        quantity=get("quantity"),
+        successful_quantity=get("successful_quantity"),
+        failed_quantity=get("failed_quantity"),
+        failure_reason=get("failure_reason"),
+        estimated_material_cost=_core.number(get("estimated_material_cost")),
+        estimated_total_cost=_core.number(get("estimated_total_cost")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSpool:
     """The type `ListedSpool` of the API."""
 
@@ -3444,6 +3495,8 @@ class RunListItem:
     """The first three products to print."""
     item_count: int
     """Number of all items."""
+    all_items: tuple[RunItem, ...]
+    """All items, with all fields; empty without `expand=items`."""
     materials: tuple[ListedSpool, ...]
     """The first eight spools to print from."""
     orders: tuple[ListedOrder, ...]
@@ -3478,6 +3531,7 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
         cost=_core.number(get("cost")),
         items=_core.each(_ListedProduct, get("items")),
         item_count=get("item_count"),
+        all_items=_core.each(_RunItem, get("all_items")),
         materials=_core.each(_ListedSpool, get("materials")),
         orders=_core.each(_ListedOrder, get("orders")),
         print=_core.optional(_RunPrint, get("print")),
@@ -3539,55 +3593,6 @@ def _RunCostParts(d: Any, etag: str | None = None) -> RunCostParts:
         machine=_core.number(get("machine")),
         energy=_core.number(get("energy")),
         labour=_core.number(get("labour")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunItem:
-    """The type `RunItem` of the API."""
-
-    id: str
-    """The item's id."""
-    product_id: str
-    """The product."""
-    product_name: str
-    """Name of the product, even if it was removed."""
-    order_item_id: str | None
-    """The item of an order that this item prints. It has the same product, or one with this product as a component,
-    at any level.
-    """
-    parts_from_stock: bool
-    """Whether the run prints only the materials of the product itself, and takes its components from stock. By
-    default, it prints the components, too.
-    """
-    quantity: int
-    """Pieces to print; 1 by default."""
-    successful_quantity: int | None
-    """Good pieces."""
-    failed_quantity: int | None
-    """Failed pieces. Both together are at most quantity."""
-    failure_reason: FailureReason | None
-    """Why pieces failed."""
-    estimated_material_cost: Number | None
-    """Material cost; by default quantity times material_cost of the product."""
-    estimated_total_cost: Number | None
-    """Total cost; by default quantity times total_cost of the product."""
-
-
-def _RunItem(d: Any, etag: str | None = None) -> RunItem:
-    get = d.get
-    return RunItem(
-        id=get("id"),
-        product_id=get("product_id"),
-        product_name=get("product_name"),
-        order_item_id=get("order_item_id"),
-        parts_from_stock=get("parts_from_stock"),
-        quantity=get("quantity"),
-        successful_quantity=get("successful_quantity"),
-        failed_quantity=get("failed_quantity"),
-        failure_reason=get("failure_reason"),
-        estimated_material_cost=_core.number(get("estimated_material_cost")),
-        estimated_total_cost=_core.number(get("estimated_total_cost")),
     )
 
 
@@ -5291,6 +5296,58 @@ def _WasteReport(d: Any, etag: str | None = None) -> WasteReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderItem:
+    """The type `OrderItem` of the API."""
+
+    id: str
+    """The item's id."""
+    product_id: str
+    """The product."""
+    sku: str | None
+    """Stock keeping unit of the product; a request can name the product by it instead of product_id."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    quantity: int
+    """Ordered pieces; 1 by default."""
+    unit_price: Number | None
+    """Price of a piece for the customer; by default the selling_price of the product when the item is added. Rounded
+    if line_price was given.
+    """
+    line_price: Number | None
+    """Price of all pieces; a request can have it instead of unit_price, and it is kept exactly."""
+    tax_amount: Number | None
+    """Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not
+    given.
+    """
+    produced: int
+    """Good pieces of completed production runs."""
+    planned: int
+    """Pieces in unfinished production runs."""
+    delivered: int | None
+    """Pieces that the customer got; null if none were delivered yet."""
+    picture_version: str | None
+    """Version of the product's picture, for its address; null without one."""
+
+
+def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
+    get = d.get
+    return OrderItem(
+        id=get("id"),
+        product_id=get("product_id"),
+        sku=get("sku"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+        unit_price=_core.number(get("unit_price")),
+        line_price=_core.number(get("line_price")),
+        tax_amount=_core.number(get("tax_amount")),
+        produced=get("produced"),
+        planned=get("planned"),
+        delivered=get("delivered"),
+        picture_version=get("picture_version"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderListItem:
     """The type `OrderListItem` of the API."""
 
@@ -5327,6 +5384,8 @@ class OrderListItem:
     """The first three products of the order."""
     item_count: int
     """Number of all items."""
+    all_items: tuple[OrderItem, ...]
+    """All items, with all fields; empty without `expand=items`."""
     pieces: int
     """Pieces of all items."""
     produced: int
@@ -5355,6 +5414,7 @@ def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
         hidden_by_name=get("hidden_by_name"),
         items=_core.each(_ListedProduct, get("items")),
         item_count=get("item_count"),
+        all_items=_core.each(_OrderItem, get("all_items")),
         pieces=get("pieces"),
         produced=get("produced"),
         value=_core.number(get("value")),
@@ -5621,58 +5681,6 @@ def _PickList(d: Any, etag: str | None = None) -> PickList:
         picks=_core.each(_Pick, get("picks")),
         orders=_core.each(_PickedOrder, get("orders")),
         total=get("total"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderItem:
-    """The type `OrderItem` of the API."""
-
-    id: str
-    """The item's id."""
-    product_id: str
-    """The product."""
-    sku: str | None
-    """Stock keeping unit of the product; a request can name the product by it instead of product_id."""
-    product_name: str
-    """Name of the product, even if it was removed."""
-    quantity: int
-    """Ordered pieces; 1 by default."""
-    unit_price: Number | None
-    """Price of a piece for the customer; by default the selling_price of the product when the item is added. Rounded
-    if line_price was given.
-    """
-    line_price: Number | None
-    """Price of all pieces; a request can have it instead of unit_price, and it is kept exactly."""
-    tax_amount: Number | None
-    """Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not
-    given.
-    """
-    produced: int
-    """Good pieces of completed production runs."""
-    planned: int
-    """Pieces in unfinished production runs."""
-    delivered: int | None
-    """Pieces that the customer got; null if none were delivered yet."""
-    picture_version: str | None
-    """Version of the product's picture, for its address; null without one."""
-
-
-def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
-    get = d.get
-    return OrderItem(
-        id=get("id"),
-        product_id=get("product_id"),
-        sku=get("sku"),
-        product_name=get("product_name"),
-        quantity=get("quantity"),
-        unit_price=_core.number(get("unit_price")),
-        line_price=_core.number(get("line_price")),
-        tax_amount=_core.number(get("tax_amount")),
-        produced=get("produced"),
-        planned=get("planned"),
-        delivered=get("delivered"),
-        picture_version=get("picture_version"),
     )
 
 
@@ -16498,6 +16506,7 @@ class ProductionRunsResource:
         created_to: _dt.datetime | None = None,
         needs: RunNeed | None = None,
         search: str | None = None,
+        expand: Expand | None = None,
         id: str | None = None,
         updated_from: _dt.datetime | None = None,
         hidden: Hidden | None = None,
@@ -16505,8 +16514,8 @@ class ProductionRunsResource:
         """List production runs.
 
         A run in the list has its first items, materials and orders; `getProductionRun` has all, with their
-        figures. All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
-        runs.
+        figures. With `expand=items`, `all_items` has all items as in the GET of one; the page then ends at 4 MiB.
+        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching runs.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -16535,6 +16544,7 @@ class ProductionRunsResource:
         them next, or to confirm their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
+        :param expand: items: each run has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
         with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
@@ -16566,6 +16576,7 @@ class ProductionRunsResource:
                 "created_to": created_to,
                 "needs": needs,
                 "search": search,
+                "expand": expand,
                 "id": id,
                 "updated_from": updated_from,
                 "hidden": hidden,
@@ -16592,6 +16603,7 @@ class ProductionRunsResource:
         created_to: _dt.datetime | None = None,
         needs: RunNeed | None = None,
         search: str | None = None,
+        expand: Expand | None = None,
         id: str | None = None,
         updated_from: _dt.datetime | None = None,
         hidden: Hidden | None = None,
@@ -16624,6 +16636,7 @@ class ProductionRunsResource:
         them next, or to confirm their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
+        :param expand: items: each run has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
         with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
@@ -16649,6 +16662,7 @@ class ProductionRunsResource:
                 "created_to": created_to,
                 "needs": needs,
                 "search": search,
+                "expand": expand,
                 "id": id,
                 "updated_from": updated_from,
                 "hidden": hidden,
@@ -16769,6 +16783,7 @@ class ProductionRunsResource:
         created_to: _dt.datetime | None = None,
         needs: RunNeed | None = None,
         search: str | None = None,
+        expand: Expand | None = None,
         id: str | None = None,
         updated_from: _dt.datetime | None = None,
         hidden: Hidden | None = None,
@@ -16802,6 +16817,7 @@ class ProductionRunsResource:
         them next, or to confirm their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
+        :param expand: items: each run has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
         with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
@@ -16829,6 +16845,7 @@ class ProductionRunsResource:
                 "created_to": created_to,
                 "needs": needs,
                 "search": search,
+                "expand": expand,
                 "id": id,
                 "updated_from": updated_from,
                 "hidden": hidden,
@@ -18285,14 +18302,16 @@ class OrdersResource:
         unassigned: bool | None = None,
         ready: bool | None = None,
         search: str | None = None,
+        expand: Expand | None = None,
         id: str | None = None,
         updated_from: _dt.datetime | None = None,
         hidden: Hidden | None = None,
     ) -> OrderList:
         """List orders.
 
-        Each order has its first items, and the numbers of its pieces. All filters but `search` use an index.
-        `search` and a `sort_by` without an index read all matching orders.
+        Each order has its first items, and the numbers of its pieces. With `expand=items`, `all_items` has all
+        items as in the GET of one; the page then ends at 4 MiB. All filters but `search` use an index. `search`
+        and a `sort_by` without an index read all matching orders.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -18317,6 +18336,7 @@ class OrdersResource:
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
         wildcards.
+        :param expand: items: each order has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
         with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
@@ -18346,6 +18366,7 @@ class OrdersResource:
                 "unassigned": unassigned,
                 "ready": ready,
                 "search": search,
+                "expand": expand,
                 "id": id,
                 "updated_from": updated_from,
                 "hidden": hidden,
@@ -18370,6 +18391,7 @@ class OrdersResource:
         unassigned: bool | None = None,
         ready: bool | None = None,
         search: str | None = None,
+        expand: Expand | None = None,
         id: str | None = None,
         updated_from: _dt.datetime | None = None,
         hidden: Hidden | None = None,
@@ -18398,6 +18420,7 @@ class OrdersResource:
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
         wildcards.
+        :param expand: items: each order has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
         with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
@@ -18421,6 +18444,7 @@ class OrdersResource:
                 "unassigned": unassigned,
                 "ready": ready,
                 "search": search,
+                "expand": expand,
                 "id": id,
                 "updated_from": updated_from,
                 "hidden": hidden,
@@ -18548,6 +18572,7 @@ class OrdersResource:
         unassigned: bool | None = None,
         ready: bool | None = None,
         search: str | None = None,
+        expand: Expand | None = None,
         id: str | None = None,
         updated_from: _dt.datetime | None = None,
         hidden: Hidden | None = None,
@@ -18577,6 +18602,7 @@ class OrdersResource:
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
         wildcards.
+        :param expand: items: each order has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
         with a time one minute before its last answer gets each change at least once: `updated_at` is the time at
@@ -18602,6 +18628,7 @@ class OrdersResource:
                 "unassigned": unassigned,
                 "ready": ready,
                 "search": search,
+                "expand": expand,
                 "id": id,
                 "updated_from": updated_from,
                 "hidden": hidden,
@@ -20856,6 +20883,7 @@ __all__ = [
     "ErrorGroup",
     "ExchangeRate",
     "ExchangeRateCreate",
+    "Expand",
     "ExportFormat",
     "FactorRule",
     "FailureReason",

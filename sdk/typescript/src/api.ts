@@ -71,6 +71,8 @@ export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "fa
 
 export type RunNeed = "start" | "confirmation";
 
+export type Expand = "items";
+
 export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
 
 export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "stock" | "failures" | "revenue" | "currency";
@@ -1963,6 +1965,38 @@ export interface ListedProduct {
   readonly quantity: number;
 }
 
+/** The type `RunItem` of the API. */
+export interface RunItem<D = number> {
+  /** The item's id. */
+  readonly id: string;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, even if it was removed. */
+  readonly product_name: string;
+  /**
+   * The item of an order that this item prints. It has the same product, or one with this product as a component, at
+   * any level.
+   */
+  readonly order_item_id: string | null;
+  /**
+   * Whether the run prints only the materials of the product itself, and takes its components from stock. By default,
+   * it prints the components, too.
+   */
+  readonly parts_from_stock: boolean;
+  /** Pieces to print; 1 by default. */
+  readonly quantity: number;
+  /** Good pieces. */
+  readonly successful_quantity: number | null;
+  /** Failed pieces. Both together are at most quantity. */
+  readonly failed_quantity: number | null;
+  /** Why pieces failed. */
+  readonly failure_reason: FailureReason | null;
+  /** Material cost; by default quantity times material_cost of the product. */
+  readonly estimated_material_cost: D | null;
+  /** Total cost; by default quantity times total_cost of the product. */
+  readonly estimated_total_cost: D | null;
+}
+
 /** The type `ListedSpool` of the API. */
 export interface ListedSpool {
   /** The spool. */
@@ -2041,6 +2075,8 @@ export interface RunListItem<D = number> {
   readonly items: readonly ListedProduct[];
   /** Number of all items. */
   readonly item_count: number;
+  /** All items, with all fields; empty without `expand=items`. */
+  readonly all_items: readonly RunItem<D>[];
   /** The first eight spools to print from. */
   readonly materials: readonly ListedSpool[];
   /** Orders that the run prints items of, at most three. */
@@ -2080,38 +2116,6 @@ export interface RunCostParts<D = number> {
   readonly energy: D | null;
   /** Work on the good pieces and their components, at the labour_hour_cost of the settings. */
   readonly labour: D | null;
-}
-
-/** The type `RunItem` of the API. */
-export interface RunItem<D = number> {
-  /** The item's id. */
-  readonly id: string;
-  /** The product. */
-  readonly product_id: string;
-  /** Name of the product, even if it was removed. */
-  readonly product_name: string;
-  /**
-   * The item of an order that this item prints. It has the same product, or one with this product as a component, at
-   * any level.
-   */
-  readonly order_item_id: string | null;
-  /**
-   * Whether the run prints only the materials of the product itself, and takes its components from stock. By default,
-   * it prints the components, too.
-   */
-  readonly parts_from_stock: boolean;
-  /** Pieces to print; 1 by default. */
-  readonly quantity: number;
-  /** Good pieces. */
-  readonly successful_quantity: number | null;
-  /** Failed pieces. Both together are at most quantity. */
-  readonly failed_quantity: number | null;
-  /** Why pieces failed. */
-  readonly failure_reason: FailureReason | null;
-  /** Material cost; by default quantity times material_cost of the product. */
-  readonly estimated_material_cost: D | null;
-  /** Total cost; by default quantity times total_cost of the product. */
-  readonly estimated_total_cost: D | null;
 }
 
 /** The type `RunMaterial` of the API. */
@@ -3084,8 +3088,41 @@ export interface WasteReport<D = number> {
   readonly items: readonly WasteReportRow<D>[];
 }
 
+/** The type `OrderItem` of the API. */
+export interface OrderItem<D = number> {
+  /** The item's id. */
+  readonly id: string;
+  /** The product. */
+  readonly product_id: string;
+  /** Stock keeping unit of the product; a request can name the product by it instead of product_id. */
+  readonly sku: string | null;
+  /** Name of the product, even if it was removed. */
+  readonly product_name: string;
+  /** Ordered pieces; 1 by default. */
+  readonly quantity: number;
+  /**
+   * Price of a piece for the customer; by default the selling_price of the product when the item is added. Rounded if
+   * line_price was given.
+   */
+  readonly unit_price: D | null;
+  /** Price of all pieces; a request can have it instead of unit_price, and it is kept exactly. */
+  readonly line_price: D | null;
+  /**
+   * Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not given.
+   */
+  readonly tax_amount: D | null;
+  /** Good pieces of completed production runs. */
+  readonly produced: number;
+  /** Pieces in unfinished production runs. */
+  readonly planned: number;
+  /** Pieces that the customer got; null if none were delivered yet. */
+  readonly delivered: number | null;
+  /** Version of the product's picture, for its address; null without one. */
+  readonly picture_version: string | null;
+}
+
 /** The type `OrderListItem` of the API. */
-export interface OrderListItem {
+export interface OrderListItem<D = number> {
   /** The order's id. */
   readonly id: string;
   /** Where the order comes from. */
@@ -3121,6 +3158,8 @@ export interface OrderListItem {
   readonly items: readonly ListedProduct[];
   /** Number of all items. */
   readonly item_count: number;
+  /** All items, with all fields; empty without `expand=items`. */
+  readonly all_items: readonly OrderItem<D>[];
   /** Pieces of all items. */
   readonly pieces: number;
   /** Number of these pieces that are produced. */
@@ -3133,9 +3172,9 @@ export interface OrderListItem {
 }
 
 /** The type `OrderList` of the API. */
-export interface OrderList {
+export interface OrderList<D = number> {
   /** The items of this page. */
-  readonly items: readonly OrderListItem[];
+  readonly items: readonly OrderListItem<D>[];
   /** Number of matching items on all pages. */
   readonly total: number;
   /** Number of skipped items. */
@@ -3274,39 +3313,6 @@ export interface PickList<D = number> {
   readonly orders: readonly PickedOrder<D>[];
   /** Number of all these orders, including those beyond the first 100 that are ready. */
   readonly total: number;
-}
-
-/** The type `OrderItem` of the API. */
-export interface OrderItem<D = number> {
-  /** The item's id. */
-  readonly id: string;
-  /** The product. */
-  readonly product_id: string;
-  /** Stock keeping unit of the product; a request can name the product by it instead of product_id. */
-  readonly sku: string | null;
-  /** Name of the product, even if it was removed. */
-  readonly product_name: string;
-  /** Ordered pieces; 1 by default. */
-  readonly quantity: number;
-  /**
-   * Price of a piece for the customer; by default the selling_price of the product when the item is added. Rounded if
-   * line_price was given.
-   */
-  readonly unit_price: D | null;
-  /** Price of all pieces; a request can have it instead of unit_price, and it is kept exactly. */
-  readonly line_price: D | null;
-  /**
-   * Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not given.
-   */
-  readonly tax_amount: D | null;
-  /** Good pieces of completed production runs. */
-  readonly produced: number;
-  /** Pieces in unfinished production runs. */
-  readonly planned: number;
-  /** Pieces that the customer got; null if none were delivered yet. */
-  readonly delivered: number | null;
-  /** Version of the product's picture, for its address; null without one. */
-  readonly picture_version: string | null;
 }
 
 /** The type `OrderCostParts` of the API. */
@@ -8082,6 +8088,8 @@ export interface ListProductionRunsQuery {
    * SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
+  /** items: each run has all its items. */
+  expand?: Expand | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
   /**
@@ -8146,6 +8154,8 @@ export interface ExportProductionRunsQuery {
    * SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
+  /** items: each run has all its items. */
+  expand?: Expand | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
   /**
@@ -8302,6 +8312,8 @@ export interface ListOrdersQuery {
    * product, or in the lot number of the filament of its runs. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
+  /** items: each order has all its items. */
+  expand?: Expand | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
   /**
@@ -8353,6 +8365,8 @@ export interface ExportOrdersQuery {
    * product, or in the lot number of the filament of its runs. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
+  /** items: each order has all its items. */
+  expand?: Expand | undefined;
   /** Only the item with this id. */
   id?: string | undefined;
   /**
@@ -11947,8 +11961,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * List production runs.
    *
-   * A run in the list has its first items, materials and orders; `getProductionRun` has all, with their figures. All
-   * filters but `search` use an index. `search` and a `sort_by` without an index read all matching runs.
+   * A run in the list has its first items, materials and orders; `getProductionRun` has all, with their figures. With
+   * `expand=items`, `all_items` has all items as in the GET of one; the page then ends at 4 MiB. All filters but
+   * `search` use an index. `search` and a `sort_by` without an index read all matching runs.
    */
   list(
     query: ListProductionRunsQuery = {},
@@ -12779,13 +12794,14 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * List orders.
    *
-   * Each order has its first items, and the numbers of its pieces. All filters but `search` use an index. `search`
-   * and a `sort_by` without an index read all matching orders.
+   * Each order has its first items, and the numbers of its pieces. With `expand=items`, `all_items` has all items as
+   * in the GET of one; the page then ends at 4 MiB. All filters but `search` use an index. `search` and a `sort_by`
+   * without an index read all matching orders.
    */
   list(
     query: ListOrdersQuery = {},
     options: RequestOptions = {},
-  ): Promise<OrderList> {
+  ): Promise<OrderList<Decimals[M]>> {
     return this.#client.call("GET", `/orders`, { query: { ...query } }, options);
   }
 
@@ -12798,7 +12814,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   iterate(
     query: Omit<ListOrdersQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
-  ): AsyncGenerator<OrderListItem, void, undefined> {
+  ): AsyncGenerator<OrderListItem<Decimals[M]>, void, undefined> {
     return cursorPages(this.#client, `/orders`, { ...query }, options);
   }
 
