@@ -34,7 +34,7 @@ type SeveralOrders struct {
 	Items []Order `json:"items" rule:"readOnly,notNull"`
 }
 
-var errUnknownOrders = server.BadRequest("UNKNOWN_REFERENCE", "Not a order: %s", "items[1].id").On("items[1].id")
+var errUnknownOrders = server.BadRequest("UNKNOWN_REFERENCE", "Not an order: %s", "items[1].id").On("items[1].id")
 
 var createSeveralDoc = &server.Doc{
 	ID: "createOrderBatch", Tag: Tag, Summary: "Create several orders",
