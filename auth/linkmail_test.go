@@ -440,10 +440,10 @@ func TestLinkMailLanguages(t *testing.T) {
 			t.Errorf("language %v: %s: %s", language, s, all)
 		}
 	}
-	const german, english = "bist zur Farm", "you are invited to the farm"
+	const german, english = "die Einladung zur Farm", "you are invited to the farm"
 	want(nil, "Your invitation to Spoolwright", english)
-	want("de", "Deine Einladung zu Spoolwright", german)
+	want("de", "Einladung zu Spoolwright", german)
 	f.admin.Patch(t, "/api/v1/settings", j{"language": "de"}).Want(200)
-	want(nil, "Deine Einladung zu Spoolwright", german)
+	want(nil, "Einladung zu Spoolwright", german)
 	want("en", "Your invitation to Spoolwright", english)
 }

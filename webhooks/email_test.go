@@ -100,7 +100,7 @@ func TestEmailInGerman(t *testing.T) {
 	admin.Post(t, path+"/test", nil).Want(200)
 	header, text := s.Wait(t).Read(t)
 	testkit.Equal(t, header.Get("Subject"), "Test: Dies ist ein Test.", "the subject")
-	if !strings.Contains(text, "Du bekommst diese E-Mail als Benutzer der Farm ") || strings.Contains(text, "You get") {
+	if !strings.Contains(text, "Diese E-Mail geht an Benutzer der Farm ") || strings.Contains(text, "You get") {
 		t.Errorf("the text is %q", text)
 	}
 }

@@ -91,11 +91,11 @@ func TestMessagesInGerman(t *testing.T) {
 	for _, m := range []struct{ event, data, want string }{
 		{"production_run.failed", `"printer_name":"Prusa 1","failure_reason":"adhesion","item_count":1,
 			"items":[{"product_name":"Failed","quantity":2}],"actual_print_time_hours":1.5`,
-			"Fehlgeschlagen: 2 × Failed auf Prusa 1, Haftung, 1 Std. 30 Min."},
+			"Fehlgeschlagen: 2 × Failed auf Prusa 1, Haftung, 1 h 30 min"},
 		{"spool.empty", `"number":12,"material_type":"PLA","color":"Red","brand":"Test"`,
 			"Spule leer: #12 PLA Red von Test"},
 		{"order.in_production", `"reference":"A7","customer":"Zoë","due_date":"2030-02-01","items":[{"quantity":3}],
-			"item_count":1`, "Auftrag in Produktion: A7 für Zoë, 3 Stück, fällig am 2030-02-01"},
+			"item_count":1`, "Bestellung in Produktion: A7 für Zoë, 3 Teile, fällig am 2030-02-01"},
 		{testEvent, `"message":"This is a test."`, "Test: Dies ist ein Test."},
 	} {
 		body := []byte(`{"type":"` + m.event + `","data":{` + m.data + `}}`)

@@ -133,7 +133,7 @@ func (o Owner) awaitUsers(ctx context.Context) error {
 }
 
 // tenantTables returns the quoted names of the tables with the column tenant_id, each before the tables that it
-// references. The last table is audit_log, because triggers of other tables insert into it.
+// references. The last tables are audit_log and deleted_rows, because triggers of other tables insert into them.
 func tenantTables(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, err := conn.Query(ctx, `
 		select c.oid::regclass::text, array(
@@ -142,7 +142,7 @@ func tenantTables(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 		from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
 		where c.relkind in ('r', 'p') and not c.relispartition
 			and c.relnamespace = (select relnamespace from pg_class where oid = 'public.tenants'::regclass)
-		order by c.relname = 'audit_log', c.relname`)
+		order by c.relname`)
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +161,8 @@ func tenantTables(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 			blocked := slices.Contains(sorted, t.Name) || slices.ContainsFunc(all, func(other table) bool {
 				return !slices.Contains(sorted, other.Name) && slices.Contains(other.References, t.Name)
 			})
-			last := t.Name == "audit_log"
-			if !blocked && (!last || len(sorted) == len(all)-1) {
+			last := t.Name == "audit_log" || t.Name == "deleted_rows"
+			if !blocked && (!last || len(sorted) >= len(all)-2) {
 				sorted = append(sorted, t.Name)
 			}
 		}

@@ -46,8 +46,17 @@ function faults() {
         found.push(`is cut: ${node.data.trim().slice(0, 60)} in ${e.outerHTML.slice(0, 80)}`);
       }
     }
+    let clip = { left: -1e9, top: -1e9, right: 1e9, bottom: 1e9 };
+    for (let e = parent; e && e !== document.body; e = e.parentElement) {
+      if (getComputedStyle(e).overflowX === "visible") continue;
+      const b = e.getBoundingClientRect();
+      clip = { left: Math.max(clip.left, b.left), top: Math.max(clip.top, b.top), right: Math.min(clip.right, b.right),
+        bottom: Math.min(clip.bottom, b.bottom) };
+    }
     for (const r of range.getClientRects()) {
-      if (r.width > 1 && r.height > 1) texts.push([node, r]);
+      const seen = { left: Math.max(r.left, clip.left), top: Math.max(r.top, clip.top),
+        right: Math.min(r.right, clip.right), bottom: Math.min(r.bottom, clip.bottom), height: r.height };
+      if (seen.right - seen.left > 1 && seen.bottom - seen.top > 1) texts.push([node, seen]);
     }
   }
   for (const [i, [a, p]] of texts.entries()) {
