@@ -18,6 +18,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server/mail"
 	"spoolwright/tests/testkit"
+	"spoolwright/value/language"
 	"spoolwright/web"
 )
 
@@ -440,10 +441,18 @@ func TestLinkMailLanguages(t *testing.T) {
 			t.Errorf("language %v: %s: %s", language, s, all)
 		}
 	}
-	const german, english = "die Einladung zur Farm", "you are invited to the farm"
-	want(nil, "Your invitation to Spoolwright", english)
-	want("de", "Einladung zu Spoolwright", german)
+	in := func(code string) (subject, text string) {
+		l := language.Of(code)
+		text, _, _ = strings.Cut(l.Text("Hello %s,\n\nyou are invited to the farm %s in Spoolwright.\n"+
+			"With this link you set your password. It works once, within 24 hours:\n\n%s\n\n"+
+			"If you do not expect this e-mail, ignore it: nothing has changed.\n", "Bob", "|", ""), "|")
+		return l.Text("Your invitation to Spoolwright"), text
+	}
+	english, englishText := in("en")
+	german, germanText := in("de")
+	want(nil, english, englishText)
+	want("de", german, germanText)
 	f.admin.Patch(t, "/api/v1/settings", j{"language": "de"}).Want(200)
-	want(nil, "Einladung zu Spoolwright", german)
-	want("en", "Your invitation to Spoolwright", english)
+	want(nil, german, germanText)
+	want("en", english, englishText)
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"spoolwright/value/language"
 )
 
 // Each declared event has a sentence.
@@ -88,15 +90,18 @@ func TestMessages(t *testing.T) {
 // Messages are in the language of the farm; what is data stays as it is.
 func TestMessagesInGerman(t *testing.T) {
 	t.Parallel()
+	l := language.Of("de")
 	for _, m := range []struct{ event, data, want string }{
 		{"production_run.failed", `"printer_name":"Prusa 1","failure_reason":"adhesion","item_count":1,
 			"items":[{"product_name":"Failed","quantity":2}],"actual_print_time_hours":1.5`,
-			"Fehlgeschlagen: 2 × Failed auf Prusa 1, Haftung, 1 h 30 min"},
+			l.Text("Failed|run") + ": " + l.Text("%s on %s|printer", "2 × Failed", "Prusa 1") + ", " + l.Text("adhesion") +
+				", " + l.Text("%d h %d min", 1, 30)},
 		{"spool.empty", `"number":12,"material_type":"PLA","color":"Red","brand":"Test"`,
-			"Spule leer: #12 PLA Red von Test"},
+			l.Text("Spool empty") + ": " + l.Text("%s from %s|brand", "#12 PLA Red", "Test")},
 		{"order.in_production", `"reference":"A7","customer":"Zoë","due_date":"2030-02-01","items":[{"quantity":3}],
-			"item_count":1`, "Bestellung in Produktion: A7 für Zoë, 3 Teile, fällig am 2030-02-01"},
-		{testEvent, `"message":"This is a test."`, "Test: Dies ist ein Test."},
+			"item_count":1`, l.Text("Order in production") + ": " + l.Text("%s for %s|customer", "A7", "Zoë") + ", " +
+			l.Text("%d piece|%d pieces", 3) + ", " + l.Text("due %s", "2030-02-01")},
+		{testEvent, `"message":"This is a test."`, l.Text("Test") + ": " + l.Text(testMessage)},
 	} {
 		body := []byte(`{"type":"` + m.event + `","data":{` + m.data + `}}`)
 		if got := newMessage(body, "", receiver{language: "de"}).Sentence(); got != m.want {
