@@ -93,6 +93,7 @@ func TestExpand(t *testing.T) {
 	}
 	for _, list := range []string{"orders", "production-runs"} {
 		path := "/api/v1/" + list
+		c.Post(t, path, j{"items": items[:2]}).Want(201)
 		one := c.Post(t, path, j{"items": items}).Want(201)
 		c.Get(t, path).Want(200).Shows(map[string]string{"items.0.all_items": "[]"})
 		page := c.Get(t, path+"?expand=items&limit=1").Want(200)
