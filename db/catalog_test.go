@@ -291,7 +291,7 @@ func TestCatalogPrivileges(t *testing.T) {
 	want := []string{"spool_usage after_grams covered_grams report_token shortfall_grams updated_at used_at",
 		"tenants assemble_on_delivery confirm_runs currency energy_kwh_cost exchange_rates failure_rate_measured " +
 			"failure_rate_percent farm_url labour_hour_cost language machine_hour_cost machine_power_watts " +
-				"prices_include_tax " +
+			"prices_include_tax " +
 			"sales_tax_percent second_factor time_zone updated_at"}
 	testkit.EqualSlices(t, partly, want, "tables and the columns of them that the service may change")
 	for table := range privileges {
