@@ -115,7 +115,7 @@ var notInFiles = map[string]string{
 	"sessions": "of the installation", "login_addresses": "of the installation",
 	"idempotency_keys": "of the installation", "queue_signals": "made by the import",
 	"queue_items": "made by the service", "webhook_emails": "of the installation", "link_emails": "of the installation",
-	"printer_leases": "of the installation",
+	"printer_leases": "of the installation", "deleted_rows": "for clients of the installation",
 }
 
 // fullFarm creates a tenant that has rows in all tables of tenants but notInFiles.
