@@ -17,6 +17,7 @@ var omitted = map[string]string{
 	"key_directory":    "an import fills it from the API keys",
 	"shop_directory":   "an import fills it from the connections to shops",
 	"tenant_directory": "a trigger fills it",
+	"deleted_rows":     "clients that copy a farm follow this installation",
 	"printer_leases":   "a watcher takes them from this installation",
 	"queue_signals":    "an import fills it from the pending deliveries of webhooks",
 	"queue_items":      "as queue_signals",
