@@ -38,6 +38,7 @@ type stream struct {
 	*http.Response
 	lines *bufio.Scanner
 	last  string // the id of the last event
+	end   func()
 }
 
 // follow opens a stream, after the event with the id last, unless it is empty.
@@ -56,7 +57,7 @@ func follow(t *testing.T, c *testkit.Client, last string) *stream {
 	}
 	response, err := http.DefaultClient.Do(r)
 	check(t, err)
-	return &stream{response, bufio.NewScanner(response.Body), last}
+	return &stream{response, bufio.NewScanner(response.Body), last, cancel}
 }
 
 // next returns the next event. ok is false at the end of the stream.
@@ -77,7 +78,7 @@ func (s *stream) next() (e followed, ok bool) {
 func (s *stream) until(t *testing.T, resource, id string, deleted bool) {
 	t.Helper()
 	begin := time.Now()
-	late := time.AfterFunc(testkit.WaitTimeout, func() { s.Body.Close() })
+	late := time.AfterFunc(testkit.WaitTimeout, s.end)
 	defer late.Stop()
 	for {
 		e, ok := s.next()
@@ -120,7 +121,7 @@ func TestFollow(t *testing.T) {
 
 	// What happens while the client is away.
 	last := s.last
-	s.Body.Close()
+	s.end()
 	user.Delete(t, "/api/v1/production-runs/"+run).Want(204)
 	user.Delete(t, "/api/v1/spools/"+spool).Want(204)
 	s = follow(t, elsewhere, last)
@@ -222,7 +223,7 @@ func (m *mirror) follow(done chan bool, clients ...*testkit.Client) {
 		}
 		c := clients[n%len(clients)]
 		s := follow(m.t, c, m.last)
-		kill := time.AfterFunc(rand.N(3*time.Second), func() { s.Body.Close() })
+		kill := time.AfterFunc(rand.N(3*time.Second), s.end)
 		for e, ok := s.next(); ok; e, ok = s.next() {
 			m.apply(c, e)
 			if m.last = s.last; last {
@@ -232,7 +233,7 @@ func (m *mirror) follow(done chan bool, clients ...*testkit.Client) {
 		if !kill.Stop() && last {
 			last = false
 		}
-		s.Body.Close()
+		s.end()
 	}
 }
 
