@@ -3,9 +3,11 @@
 package colors
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -44,6 +46,9 @@ type namedColor struct {
 func init() {
 	section := ""
 	var w colorWord
+	defer func() { // 粉红 is pink, and ends with 红, red
+		slices.SortStableFunc(colorEnds, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	}()
 	for line := range strings.Lines(table) {
 		line = strings.TrimRight(line, "\n")
 		switch {
@@ -78,7 +83,8 @@ func readWords(section, line string, w colorWord) colorWord {
 			colorWords[word] = colorWord{lighter: darken}
 		default:
 			colorWords[word] = w
-			if !w.shade && (len(word) > 3 || strings.Contains(" rot wit vit gul blå röd grå ", " "+word+" ")) {
+			isHan := word[0] >= 0xE3 // the first byte of a character of Japanese or Chinese
+			if !w.shade && (len(word) > 3 || isHan || strings.Contains(" rot wit vit gul blå röd grå ", " "+word+" ")) {
 				colorEnds = append(colorEnds, word)
 			}
 		}

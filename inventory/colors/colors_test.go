@@ -49,7 +49,13 @@ func TestGuessColor(t *testing.T) {
 		mixed(code("olive"), darken):  {"Dark Olive", "Dunkles Olivgrün"},
 		mixed(code("yellow"), darken): {"Dark Yellow"},
 
-		"": {"", "Galaxy", "Rainbow", "Regenbogen", "PLA", "Dark", "Bored", "Credo", "Ümläut", "黒", "\xff\xfe",
+		code("紫"):                  {"紫色", "パープル", "葡萄紫"},
+		code("ピンク"):                {"粉红色", "ピンク", "桃色"},
+		mixed(code("灰"), lighten):  {"浅灰色", "ライトグレー", "淡灰"},
+		mixed(code("ブルー"), darken): {"深蓝", "深蓝色", "ダークブルー"},
+		code("ブラック"):               {"哑光黑", "黒", "マットブラック", "黑色"},
+
+		"": {"", "Galaxy", "Rainbow", "Regenbogen", "PLA", "Dark", "Bored", "Credo", "Ümläut", "色", "\xff\xfe",
 			strings.Repeat("x", 1000)},
 	} {
 		for _, name := range names {
