@@ -1,5 +1,6 @@
 // What the scripts of this folder share that click through the pages of a running service.
 
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
 
@@ -35,8 +36,15 @@ export async function signIn(page) {
   await page.goto(base + "/sign-in");
   await page.fill("[name=email]", email);
   await page.fill("[name=password]", password);
-  await page.click("button:has-text('Sign in')");
-  await page.waitForSelector("main >> text=Today");
+  await page.click("main button.primary");
+  await page.waitForSelector(".signed-in");
+}
+
+// texts returns the texts of pages in a language by their English ones, without contexts.
+export function texts(language) {
+  const lines = readFileSync(new URL(`../../value/language/${language}.txt`, import.meta.url), "utf8").split("\n");
+  return Object.fromEntries(lines.flatMap((line, i) => line.startsWith("\t") ?
+    [[lines[i - 1].replace(/\|(?!.*%d).*/, ""), line.slice(1)]] : []));
 }
 
 // Farm changes and reads the farm by the API.
