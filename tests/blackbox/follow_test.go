@@ -74,11 +74,11 @@ func (s *stream) next() (e followed, ok bool) {
 	return e, false
 }
 
-// until reads events until one has the resource, and fails the test after two seconds.
+// until reads events until one has the resource, and fails the test after half a minute.
 func (s *stream) until(t *testing.T, resource, id string, deleted bool) {
 	t.Helper()
 	begin := time.Now()
-	late := time.AfterFunc(testkit.WaitTimeout, s.end)
+	late := time.AfterFunc(30*time.Second, s.end)
 	defer late.Stop()
 	for {
 		e, ok := s.next()
