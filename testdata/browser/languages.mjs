@@ -27,7 +27,9 @@ function faults() {
   const found = [];
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth > width + 1) {
-    const widest = [...document.querySelectorAll("main *")].find((e) => e.getBoundingClientRect().right > width + 1);
+    const scrolls = (e) => e && (getComputedStyle(e).overflowX !== "visible" || scrolls(e.parentElement.closest("main *")));
+    const widest = [...document.querySelectorAll("main *")].find((e) =>
+      e.getBoundingClientRect().right > width + 1 && !scrolls(e));
     found.push(`is ${document.documentElement.scrollWidth} pixels wide: ${widest?.outerHTML.slice(0, 120)}`);
   }
   const texts = [];
@@ -92,7 +94,7 @@ await withBrowser(async (browser) => {
         continue;
       }
       seen.add(pattern(address));
-      await page.goto(address);
+      await page.goto(address, { waitUntil: "domcontentloaded" });
       queue.push(...await page.$$eval("a[href]", (all) => all.filter((a) => !a.download).map((a) => a.href)));
       for (const fault of await page.evaluate(faults)) problems.add(`${width}: ${pattern(address)}: ${fault}`);
       if (folder) {
