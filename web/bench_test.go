@@ -73,10 +73,15 @@ func TestPageSizes(t *testing.T) {
 // 5th percentile, which other load of the machine disturbs least.
 func BenchmarkPages(b *testing.B) {
 	api, visitor, _ := benchFarm(b)
-	for _, path := range benchPages {
-		b.Run(path, func(b *testing.B) {
+	for i := range 2 * len(benchPages) {
+		path, name, language := benchPages[i/2], benchPages[i/2], "en"
+		if i%2 == 1 {
+			name, language = path+" in Japanese", "ja"
+		}
+		b.Run(name, func(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.Header = visitor.header.Clone()
+			r.Header.Set("Accept-Language", language)
 			r.Host = strings.TrimPrefix(api.URL, "http://")
 			r.RemoteAddr = "127.0.0.1:1"
 			for _, c := range visitor.client.Jar.Cookies(visitor.url(b, path)) {
