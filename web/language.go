@@ -42,16 +42,20 @@ func (v *visit) Offered() (all []option) {
 	return all
 }
 
-// keepLanguage stores the language that a person has chosen on the sign-in page.
-func (v *visit) keepLanguage(cookie string) error {
+// keepLanguage stores the language that a person has chosen on the sign-in page. An error does not prevent the sign-in.
+func (v *visit) keepLanguage(cookie string) {
 	code := v.Chosen()
-	actor, ok := v.site.Auth.Identify(cookie)
-	if code == "" || !ok {
-		return nil
+	if code == "" {
+		return
 	}
-	answer := v.site.server.Call(v.r, server.Caller{Actor: actor, Level: server.Read}, "PATCH", "/api/v1/auth/me", nil,
-		[]byte(`{"language":"`+code+`"}`))
-	return answer.Err()
+	visitor, err := v.site.Auth.Visit(v.r.Context(), cookie, server.Address(v.r))
+	if err == nil {
+		err = v.site.server.Call(v.r, server.Caller{Actor: visitor.Actor, Level: visitor.Level}, "PATCH", "/api/v1/auth/me",
+			nil, []byte(`{"language":"`+code+`"}`)).Err()
+	}
+	if err != nil {
+		v.site.Log.Warn("cannot store the language chosen at the sign-in", "error", err)
+	}
 }
 
 // Languages returns the choice of the visitor's language.

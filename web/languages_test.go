@@ -228,3 +228,28 @@ func TestMadeUpPictures(t *testing.T) {
 		}
 	}
 }
+
+// A person chooses a language on the sign-in page, and in the account; pages follow it. The farm's is for the others.
+func TestChosenLanguage(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	admin, c := tenant.User(t, "admin"), tenant.User(t, "viewer")
+	b := newBrowser(t, api.URL)
+	b.get(t, "/sign-in?next=/spools").shows(t, "Deutsch", "日本語")
+	p := b.get(t, "/sign-in?language=de&next=/spools").shows(t, "Anmelden")
+	p = p.submit(t, "/sign-in", "email", c.Email, "password", testkit.Password).to(t, "/spools").shows(t, "Spulen")
+	if !strings.Contains(p.text, `<html lang="de">`) || p.header.Get("Vary") == "" {
+		t.Errorf("the page begins with %.100q, and varies by %q", p.text, p.header.Get("Vary"))
+	}
+	testkit.Equal(t, c.Get(t, "/api/v1/auth/me").Want(200).Text("language"), "de", "the chosen language")
+	b.get(t, "/account").submit(t, "/account/language", "language", "ja").to(t, "/account").says(t, "言語を保存しました。")
+	b.get(t, "/account").submit(t, "/account/language", "language", "").want(t, 303)
+	b.get(t, "/spools").shows(t, "Spools")
+	admin.Patch(t, "/api/v1/settings", j{"language": "pl"}).Want(200)
+	b.get(t, "/spools").shows(t, "Szpule")
+	b.header.Set("Accept-Language", "fr")
+	b.get(t, "/spools").shows(t, "Szpule")
+	admin.Patch(t, "/api/v1/settings", j{"language": nil}).Want(200)
+	b.get(t, "/spools").shows(t, "Bobines")
+}

@@ -171,9 +171,7 @@ func (v *visit) signedInAs(cookie, to string) error {
 	if err := v.site.Auth.SignOut(v.r.Context(), v.site.cookie(v.r), false); err != nil {
 		return err
 	}
-	if err := v.keepLanguage(cookie); err != nil {
-		return err
-	}
+	v.keepLanguage(cookie)
 	v.setCookie(cookie, v.site.Auth.CookieAge())
 	return v.redirect(to)
 }
