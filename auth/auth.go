@@ -277,7 +277,12 @@ var updateMeDoc = &server.Doc{
 		"change the rest of an account.",
 }
 
-func (s *Service) updateMe(ctx context.Context, r *server.Request[User]) (server.OK[User], error) {
+// OwnAccount is what users change of their own accounts.
+type OwnAccount struct {
+	Language value.Optional[Language] `json:"language"`
+}
+
+func (s *Service) updateMe(ctx context.Context, r *server.Request[OwnAccount]) (server.OK[User], error) {
 	id := db.ActorOf(ctx).User
 	user := readMe(id)
 	if !r.In.Language.Set {

@@ -42,13 +42,14 @@ var createSeveralDoc = &server.Doc{
 	ID: "createProductBatch", Tag: Tag, Summary: "Create several products",
 	Description: "Creates products, as `createProduct` does. " + server.BulkRules +
 		" The `Location` is the list of products.",
-	Errors: server.InEntries(createDoc.Errors, ""),
+	Errors:  server.InEntries(createDoc.Errors, ""),
+	Request: `{"items":[{"name":"Dragon","selling_price":12.5},{"name":"Hook"}]}`,
 }
 
 func (h handlers) createSeveral(
 	ctx context.Context, r *server.Request[ProductBatch],
 ) (server.Created[SeveralProducts], error) {
-	return server.Several(ctx, h.db, r.In.Items, "", nil, func(ctx context.Context, in Product) ([]byte, error) {
+	return server.Several(ctx, h.db, r.In.Items, "", nil, nil, func(ctx context.Context, in Product) ([]byte, error) {
 		return h.create(ctx, server.NewRequest(in, ""))
 	})
 }
@@ -65,6 +66,7 @@ func (h handlers) updateSeveral(
 	ctx context.Context, r *server.Request[ProductUpdates],
 ) (server.OK[SeveralProducts], error) {
 	return server.Several(ctx, h.db, r.In.Items, "changes.", errUnknownProducts,
+		func(in ProductChanges) string { return string(*in.ID.Value) },
 		func(ctx context.Context, in ProductChanges) ([]byte, error) {
 			return h.change(ctx, string(*in.ID.Value), in.Changes)
 		})

@@ -42,13 +42,14 @@ var createSeveralFilamentsDoc = &server.Doc{
 	ID: "createFilamentBatch", Tag: FilamentsTag, Summary: "Create several filaments",
 	Description: "Creates filaments, as `createFilament` does. " + server.BulkRules +
 		" The `Location` is the list of filaments.",
-	Errors: server.InEntries(createFilamentDoc.Errors, ""),
+	Errors:  server.InEntries(createFilamentDoc.Errors, ""),
+	Request: `{"items":[{"material_type":"PLA","color":"Black"},{"material_type":"PETG","color":"Red","price":24.9}]}`,
 }
 
 func (h handlers) createSeveralFilaments(
 	ctx context.Context, r *server.Request[FilamentBatch],
 ) (server.Created[SeveralFilaments], error) {
-	return server.Several(ctx, h.db, r.In.Items, "", nil, func(ctx context.Context, in Filament) ([]byte, error) {
+	return server.Several(ctx, h.db, r.In.Items, "", nil, nil, func(ctx context.Context, in Filament) ([]byte, error) {
 		return h.createFilament(ctx, server.NewRequest(in, ""))
 	})
 }
@@ -65,6 +66,7 @@ func (h handlers) updateSeveralFilaments(
 	ctx context.Context, r *server.Request[FilamentUpdates],
 ) (server.OK[SeveralFilaments], error) {
 	return server.Several(ctx, h.db, r.In.Items, "changes.", errUnknownFilaments,
+		func(in FilamentChanges) string { return string(*in.ID.Value) },
 		func(ctx context.Context, in FilamentChanges) ([]byte, error) {
 			return h.updateFilament(ctx, server.NewRequest(*in.Changes, string(*in.ID.Value)))
 		})

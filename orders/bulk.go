@@ -40,13 +40,14 @@ var createSeveralDoc = &server.Doc{
 	ID: "createOrderBatch", Tag: Tag, Summary: "Create several orders",
 	Description: "Creates orders, as `createOrder` does. " + server.BulkRules +
 		" The `Location` is the list of orders.",
-	Errors: server.InEntries(createDoc.Errors, ""),
+	Errors:  server.InEntries(createDoc.Errors, ""),
+	Request: `{"items":[{"customer":"Ada Lovelace"},{"customer":"Alan Turing","notes":"Gift wrap"}]}`,
 }
 
 func (h handlers) createSeveral(
 	ctx context.Context, r *server.Request[OrderBatch],
 ) (server.Created[SeveralOrders], error) {
-	return server.Several(ctx, h.db, r.In.Items, "", nil, func(ctx context.Context, in Order) ([]byte, error) {
+	return server.Several(ctx, h.db, r.In.Items, "", nil, nil, func(ctx context.Context, in Order) ([]byte, error) {
 		return h.create(ctx, server.NewRequest(in, ""))
 	})
 }
@@ -63,6 +64,7 @@ func (h handlers) updateSeveral(
 	ctx context.Context, r *server.Request[OrderUpdates],
 ) (server.OK[SeveralOrders], error) {
 	return server.Several(ctx, h.db, r.In.Items, "changes.", errUnknownOrders,
+		func(in OrderChanges) string { return string(*in.ID.Value) },
 		func(ctx context.Context, in OrderChanges) ([]byte, error) {
 			return h.update(ctx, server.NewRequest(*in.Changes, string(*in.ID.Value)))
 		})

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"spoolwright/db"
 )
@@ -29,15 +32,27 @@ func CheckSeveral(items int, problems *Problems) {
 
 // Several runs one for each entry of items in a single transaction, and returns the list of the results. An error of
 // one gets the entry before the names of its fields, and part, such as "changes.". ErrNotFound becomes unknown, with
-// the field id of the entry.
-func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unknown *Error,
+// the field id of the entry. If id is not nil, it returns the id of the resource that an entry changes: Several changes
+// resources in the order of their ids, so that requests at a time do not wait for each other in a circle.
+func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unknown *Error, id func(T) string,
 	one func(context.Context, T) ([]byte, error),
 ) ([]byte, error) {
-	var all []byte
+	order := make([]int, len(items))
+	for i := range order {
+		order[i] = i
+	}
+	if id != nil {
+		slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(id(items[a]), id(items[b])) })
+		for n := 1; n < len(order); n++ {
+			if id(items[order[n]]) == id(items[order[n-1]]) {
+				return nil, Invalid(fmt.Sprintf("items[%d].id", order[n]), "is in the list twice")
+			}
+		}
+	}
+	results := make([][]byte, len(items))
 	err := d.Tx(ctx, func(ctx context.Context) error {
-		all = []byte(`{"items":[`)
-		for i, item := range items {
-			result, err := one(ctx, item)
+		for _, i := range order {
+			result, err := one(ctx, items[i])
 			if e, ok := errors.AsType[*Error](err); ok {
 				entry := fmt.Sprintf("items[%d].", i)
 				if e == ErrNotFound && unknown != nil {
@@ -48,14 +63,11 @@ func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unkno
 			if err != nil {
 				return err
 			}
-			if i > 0 {
-				all = append(all, ',')
-			}
-			all = append(all, result...)
+			results[i] = result
 		}
 		return nil
 	})
-	return append(all, "]}"...), err
+	return append(append([]byte(`{"items":[`), bytes.Join(results, []byte(","))...), "]}"...), err
 }
 
 // within returns a copy of an error that concerns the part of entry i of items.
