@@ -5063,8 +5063,8 @@ export interface LinkPassword {
   new_password: string;
 }
 
-/** The type `UserUpdate` of the API, in request bodies. */
-export interface UserUpdate {
+/** The type `OwnAccountUpdate` of the API, in request bodies. */
+export interface OwnAccountUpdate {
   /** The language of pages and e-mails; null means that of the farm or the browser. */
   language?: Language | null | undefined;
 }
@@ -9126,7 +9126,7 @@ export class AuthResource<M extends DecimalMode = "number"> {
    * rest of an account.
    */
   updateMe(
-    input: UserUpdate,
+    input: OwnAccountUpdate,
     options: RequestOptions = {},
   ): Promise<User> {
     return this.#client.call("PATCH", `/auth/me`, { body: input }, options);
