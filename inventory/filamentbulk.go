@@ -43,7 +43,8 @@ var createSeveralFilamentsDoc = &server.Doc{
 	Description: "Creates filaments, as `createFilament` does. " + server.BulkRules +
 		" The `Location` is the list of filaments.",
 	Errors:  server.InEntries(createFilamentDoc.Errors, ""),
-	Request: `{"items":[{"material_type":"PLA","color":"Black"},{"material_type":"PETG","color":"Red","price":24.9}]}`,
+	Request: `{"items":[{"material_type":"PLA","color":"Black","diameter_mm":1.75},` +
+		`{"material_type":"PETG","color":"Red","diameter_mm":1.75}]}`,
 }
 
 func (h handlers) createSeveralFilaments(
