@@ -42,7 +42,7 @@ var createSeveralFilamentsDoc = &server.Doc{
 	ID: "createFilamentBatch", Tag: FilamentsTag, Summary: "Create several filaments",
 	Description: "Creates filaments, as `createFilament` does. " + server.BulkRules +
 		" The `Location` is the list of filaments.",
-	Errors:  server.InEntries(createFilamentDoc.Errors, ""),
+	Errors: server.InEntries(createFilamentDoc.Errors, ""),
 	Request: `{"items":[{"material_type":"PLA","color":"Black","diameter_mm":1.75},` +
 		`{"material_type":"PETG","color":"Red","diameter_mm":1.75}]}`,
 }
