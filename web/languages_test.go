@@ -22,7 +22,7 @@ import (
 func init() { language.Of("de").UseMadeUp() }
 
 var (
-	ids       = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
+	ids       = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|swk\S+`)
 	links     = regexp.MustCompile(`href="(/[^"#]*)`)
 	bracketed = regexp.MustCompile(`(?s)⟦[^⟦⟧]*⟧`)
 	untold    = regexp.MustCompile(`(?s)<(script|style|pre|code|kbd|output)\b.*?</(script|style|pre|code|kbd)>|<!--.*?-->`)
