@@ -224,7 +224,8 @@ func (s *Server) sendEvents(w http.ResponseWriter, r *http.Request, poll Poll) e
 		w.Header().Set("Content-Type", EventMedia)
 		return nil
 	}
-	stream, send, end, err := s.openStream(w, r, infoOf(r).caller.Actor, true)
+	actor := infoOf(r).caller.Actor
+	stream, send, end, err := s.openStream(w, r, actor, true)
 	if err != nil {
 		return err
 	}
@@ -247,6 +248,11 @@ func (s *Server) sendEvents(w http.ResponseWriter, r *http.Request, poll Poll) e
 		}
 		select {
 		case <-tick.C:
+			if actor.User != "" { // whose token expires; poll checks API keys
+				if _, err := s.Authenticate(r, false, nil); err != nil {
+					return nil
+				}
+			}
 		case <-stream.gone:
 			return nil
 		case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,6 +164,23 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	t.Error("the streams of a tenant have no bound")
+}
+
+// A stream of a user ends with the access token of its request.
+func TestStreamEndsWithToken(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	api := testkit.New(t, testkit.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }},
+		testkit.Features...)
+	s := follow(t, api.Operator(t), "")
+	late := time.AfterFunc(30*time.Second, s.end)
+	s.next()
+	ahead.Store(int64(24 * time.Hour))
+	for _, ok := s.next(); ok; _, ok = s.next() {
+	}
+	if !late.Stop() {
+		t.Error("the stream goes on")
+	}
 }
 
 // mirror is a copy of lists that follows a farm.
