@@ -12,9 +12,6 @@ type ProductBatch struct {
 	Items []Product `json:"items" rule:"required,maxItems=100"`
 }
 
-// Check reports a batch without entries.
-func (b *ProductBatch) Check(problems *server.Problems) { server.CheckSeveral(len(b.Items), problems) }
-
 // ProductChanges are the changes of one of several products.
 type ProductChanges struct {
 	ID      value.Optional[value.UUID] `json:"id" rule:"required"`
@@ -24,11 +21,6 @@ type ProductChanges struct {
 // ProductUpdates is the body of a request that changes several products.
 type ProductUpdates struct {
 	Items []ProductChanges `json:"items" rule:"required,patched,maxItems=100"`
-}
-
-// Check reports a request without entries.
-func (u *ProductUpdates) Check(problems *server.Problems) {
-	server.CheckSeveral(len(u.Items), problems)
 }
 
 // SeveralProducts is the result of a request on several products.

@@ -12,9 +12,6 @@ type FilamentBatch struct {
 	Items []Filament `json:"items" rule:"required,maxItems=100"`
 }
 
-// Check reports a batch without entries.
-func (b *FilamentBatch) Check(problems *server.Problems) { server.CheckSeveral(len(b.Items), problems) }
-
 // FilamentChanges are the changes of one of several filaments.
 type FilamentChanges struct {
 	ID      value.Optional[value.UUID] `json:"id" rule:"required"`
@@ -24,11 +21,6 @@ type FilamentChanges struct {
 // FilamentUpdates is the body of a request that changes several filaments.
 type FilamentUpdates struct {
 	Items []FilamentChanges `json:"items" rule:"required,patched,maxItems=100"`
-}
-
-// Check reports a request without entries.
-func (u *FilamentUpdates) Check(problems *server.Problems) {
-	server.CheckSeveral(len(u.Items), problems)
 }
 
 // SeveralFilaments is the result of a request on several filaments.

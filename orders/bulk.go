@@ -12,9 +12,6 @@ type OrderBatch struct {
 	Items []Order `json:"items" rule:"required,maxItems=100"`
 }
 
-// Check reports a batch without entries.
-func (b *OrderBatch) Check(problems *server.Problems) { server.CheckSeveral(len(b.Items), problems) }
-
 // OrderChanges are the changes of one of several orders.
 type OrderChanges struct {
 	ID      value.Optional[value.UUID] `json:"id" rule:"required"`
@@ -25,9 +22,6 @@ type OrderChanges struct {
 type OrderUpdates struct {
 	Items []OrderChanges `json:"items" rule:"required,patched,maxItems=100"`
 }
-
-// Check reports a request without entries.
-func (u *OrderUpdates) Check(problems *server.Problems) { server.CheckSeveral(len(u.Items), problems) }
 
 // SeveralOrders is the result of a request on several orders.
 type SeveralOrders struct {

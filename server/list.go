@@ -399,6 +399,9 @@ func (l *List) Computed() { l.computed = true }
 // Large declares that items can be large: a page with a next then ends when its items have 4 MiB, before its limit.
 func (l *List) Large() { l.large = true }
 
+// largeBytes is the maximum size of a page of large items, and of the results of Several.
+const largeBytes = 4 << 20
+
 // Once makes a statement compute the list's table once, as name, for the page, its order and the total together. The
 // table must have few rows in total: all of them are kept.
 func (l *List) Once(name string) {
@@ -550,7 +553,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 	if p.ordered {
 		page.Keep(int(limit), by)
 		if l.large {
-			page.KeepBytes(4 << 20)
+			page.KeepBytes(largeBytes)
 		}
 	}
 	if l.counted != "" && !p.scans && !l.computed && skip < quickSkip {

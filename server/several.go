@@ -16,18 +16,12 @@ const MostSeveral = 100
 
 // BulkRules describes an operation that uses Several.
 const BulkRules = "The request has 1 to 100 `items`, and all of them take effect or none. An error names the entry, " +
-	"such as `items[2].name`. The response has the items in the same order."
+	"such as `items[2].name`. The response has the items in the same order. A request whose response would have " +
+	"more than 4 MiB is invalid."
 
 // NewRequest returns a request with the input and the path parameter id, for a handler that another handler calls.
 func NewRequest[In any](in In, id string) *Request[In] {
 	return &Request[In]{In: in, request: request{ids: pathIDs{[]string{"id"}, []string{id}}}}
-}
-
-// CheckSeveral reports a list of items that is empty.
-func CheckSeveral(items int, problems *Problems) {
-	if items == 0 && len(*problems) == 0 {
-		problems.Add("items", "must have 1 to %d entries", MostSeveral)
-	}
 }
 
 // Several runs one for each entry of items in a single transaction, and returns the list of the results. An error of
@@ -37,6 +31,9 @@ func CheckSeveral(items int, problems *Problems) {
 func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unknown *Error, id func(T) string,
 	one func(context.Context, T) ([]byte, error),
 ) ([]byte, error) {
+	if len(items) == 0 {
+		return nil, Invalid("items", "must have 1 to %d entries", MostSeveral)
+	}
 	order := make([]int, len(items))
 	for i := range order {
 		order[i] = i
@@ -51,6 +48,7 @@ func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unkno
 	}
 	results := make([][]byte, len(items))
 	err := d.Tx(ctx, func(ctx context.Context) error {
+		size := 0
 		for _, i := range order {
 			result, err := one(ctx, items[i])
 			if e, ok := errors.AsType[*Error](err); ok {
@@ -64,6 +62,9 @@ func Several[T any](ctx context.Context, d *db.DB, items []T, part string, unkno
 				return err
 			}
 			results[i] = result
+			if size += len(result); size > largeBytes {
+				return Invalid("items", "must have fewer entries: the response would have more than %d MB", largeBytes>>20)
+			}
 		}
 		return nil
 	})
