@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"spoolwright/app/follow"
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
 	"spoolwright/auth/archive"
@@ -24,7 +25,6 @@ import (
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/local"
-	"spoolwright/follow"
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
 	"spoolwright/orders"
