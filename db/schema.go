@@ -22,7 +22,7 @@ var functions embed.FS
 
 // ownDefinitions are the functions of this package, which the features' definitions may call.
 var ownDefinitions = Definitions("db", functions,
-	"id", "raise_code", "counts", "hidden", "deleted", "directory", "queue", "statistics", "samples")
+	"id", "raise_code", "counts", "hidden", "directory", "queue", "statistics", "samples")
 
 // Definitions is schema.Definitions.
 func Definitions(pkg string, files fs.FS, order ...string) []Definition {

@@ -220,7 +220,7 @@ create table counters (
 ) with (fillfactor = 50);
 call tenant_table('counters', 'select, insert, update');
 
--- What was deleted for good in the last 30 days, of the resources with lists; see the definition db/deleted.
+-- What was deleted for good in the last 30 days, of the resources with lists; see the definition db/hidden.
 create table deleted_rows (
 	tenant_id uuid,
 	deleted_at timestamptz not null default now(),
