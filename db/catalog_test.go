@@ -211,7 +211,8 @@ func TestCatalogTenantKeys(t *testing.T) {
 
 	wantNoRows(t, super, "the index has a column that deductions change, which prevents HOT updates", `
 		select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid
-		where c.relnamespace = 'public'::regnamespace and c.relname <> all ('{filaments,vendors,printers,orders,production_runs}')
+		where c.relnamespace = 'public'::regnamespace
+			and c.relname <> all ('{filaments,vendors,printers,orders,production_runs}')
 		and pg_get_indexdef(i.indexrelid) ~ '\m(remaining_weight_grams|updated_at)\M'`)
 }
 

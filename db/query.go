@@ -75,8 +75,8 @@ type Stmt struct {
 func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
 
 // Recordset returns rows as an argument for json_to_recordset. The values of rows must be strings, numbers, bools,
-// nil, or structs of these. Recordset adds the number of each row, counted from 0, as n. Without rows, it returns an empty list, because
-// json_to_recordset rejects null.
+// nil, or structs of these. Recordset adds the number of each row, counted from 0, as n. Without rows, it returns an
+// empty list, because json_to_recordset rejects null.
 func Recordset(rows []map[string]any) string {
 	if len(rows) == 0 {
 		return "[]"

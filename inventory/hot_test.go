@@ -18,7 +18,8 @@ func TestDeductionIsHOT(t *testing.T) {
 	row := func() (columns map[string]json.RawMessage) {
 		t.Helper()
 		var text []byte
-		testkit.Check(t, c.API.DB.Read(ctx, db.SQL(`select to_jsonb(s)::text from spools s where id = $1`, spool).Into(&text)))
+		read := db.SQL(`select to_jsonb(s)::text from spools s where id = $1`, spool).Into(&text)
+		testkit.Check(t, c.API.DB.Read(ctx, read))
 		testkit.Check(t, json.Unmarshal(text, &columns))
 		return columns
 	}

@@ -94,7 +94,8 @@ func newerThan(moment string) string {
 func ChangedSpools(moment string) string {
 	return `select u.spool_id as id from spool_usage u where u.id > ` + newerThan(moment) + `
 		union select u.spool_id from spool_usage u
-			where u.kind = 'printed' and u.id > ` + newerThan(moment+" - interval '1 hour'") + ` and u.updated_at > ` + moment + `
+			where u.kind = 'printed' and u.id > ` + newerThan(moment+" - interval '1 hour'") + `
+				and u.updated_at > ` + moment + `
 		union select s.id from spools s where s.edited_at is not null and s.edited_at > ` + moment
 }
 

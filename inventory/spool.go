@@ -197,8 +197,9 @@ func (Archived) Enum() []string { return []string{"true", "false", "any"} }
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: SpoolsTag, Summary: "List spools",
 	Description: "All filters but `search`, `extra.KEY` and `remaining_below` use an index, and so does an " +
-		"`updated_from` within the last day. The others, and a `sort_by` without an index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the " +
-		"spools in which the custom field has this value, not case-sensitive.",
+		"`updated_from` within the last day. The others, and a `sort_by` without an index, read all matching spools. A " +
+		"parameter `extra.KEY`, such as `extra.tag`, selects the spools in which the custom field has this value, not " +
+		"case-sensitive.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {

@@ -232,8 +232,8 @@ type OrderFilter struct {
 
 var listDoc = &server.Doc{
 	ID: "listOrders", Tag: Tag, Summary: "List orders",
-	Description: "Each order has its first items, and the numbers of its pieces. " + server.ExpandRules + " All filters but `search` use an " +
-		"index. `search` and a `sort_by` without an index read all matching orders.",
+	Description: "Each order has its first items, and the numbers of its pieces. " + server.ExpandRules +
+		" All filters but `search` use an index. `search` and a `sort_by` without an index read all matching orders.",
 }
 
 // list returns the list of the orders that the filter selects.

@@ -451,8 +451,8 @@ var runsThatNeed = map[RunNeed]string{
 var listDoc = &server.Doc{
 	ID: "listProductionRuns", Tag: Tag, Summary: "List production runs",
 	Description: "A run in the list has its first items, materials and orders; `getProductionRun` has all, with their " +
-		"figures. " + server.ExpandRules + " All filters but `search` use an index. `search` and a `sort_by` without an index read all matching " +
-		"runs.",
+		"figures. " + server.ExpandRules + " All filters but `search` use an index. `search` and a `sort_by` " +
+		"without an index read all matching runs.",
 }
 
 // list returns the list of the selected production runs, each with its first items, materials and orders.

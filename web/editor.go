@@ -169,8 +169,9 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 	}
 	name, at := e.name(now.Values.Get), e.path+"/"+now.Values.Get("id")
 	follows := now.Values.Get("filament_id") + now.Values.Get("variant_of")
-	p := &editorPage{Form: f, Name: name, Heading: v.t(e.noun.edit), Ask: v.t(e.noun.ask), Label: v.t("Save"), Vendors: vendors,
-		Inputs: e.inputs(v, f, follows != "", &custom), Action: at + "/edit" + v.query(),
+	p := &editorPage{Form: f, Name: name, Heading: v.t(e.noun.edit), Ask: v.t(e.noun.ask), Label: v.t("Save"),
+		Vendors: vendors,
+		Inputs:  e.inputs(v, f, follows != "", &custom), Action: at + "/edit" + v.query(),
 		Back: e.one(now.Values.Get("id")) + v.query(), Removable: at + "/remove" + v.query(),
 		MoreUsers: users.Total - len(users.Items)}
 	for _, u := range users.Items {

@@ -83,7 +83,8 @@ var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: fila
 	catalog: true,
 	saved: func(v *visit, f *form, n *notice) {
 		if price := f.Values.Get("price"); price != "" && price != f.Was.Get("price") {
-			n.Undo = &undo{v.t("Change the price of its spools"), "/filaments/" + v.r.PathValue("id") + "/spool-prices" + v.query(),
+			n.Undo = &undo{v.t("Change the price of its spools"),
+				"/filaments/" + v.r.PathValue("id") + "/spool-prices" + v.query(),
 				url.Values{"price": {price}}}
 		}
 	},

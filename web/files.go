@@ -77,7 +77,8 @@ func (p *filesPage) What(v view) []option    { return v.options(imports) }
 func (i *imported) Text(v view) string {
 	what, skipped := v.t(i.What.Name), v.Count(i.Skipped)
 	created, updated, unchanged := v.Count(i.Created), v.Count(i.Updated), v.Count(i.Unchanged)
-	text := v.t("Imported %s: %s created, %s updated, %s unchanged, %s skipped.", what, created, updated, unchanged, skipped)
+	text := v.t("Imported %s: %s created, %s updated, %s unchanged, %s skipped.", what, created, updated, unchanged,
+		skipped)
 	if i.Invalid > 0 {
 		text = v.t("Imported %s: %s created, %s updated, %s unchanged, %s skipped, %s left out.", what, created, updated,
 			unchanged, skipped, v.Count(i.Invalid))

@@ -332,8 +332,8 @@ func (f *form) MustConfirm(name string) bool { return f.confirm[name] }
 var pageWords = strings.NewReplacer("must not be null", "is required", inventory.Confirm, "confirm it if it is right",
 	inventory.IsFull, "confirm it if it is")
 
-// replaced are the messages with the words of pageWords.
-var replaced = []language.Text{"is required",
+// The messages with the words of pageWords.
+var _ = []language.Text{"is required",
 	"is %s g, but the empty spool weighs %s g and the full one %s g; confirm it if it is right",
 	"of the spool must be set before it can be weighed; it is %s g if the spool is full and new, " +
 		"confirm it if it is"}

@@ -50,7 +50,8 @@ var (
 	levelNoun = &noun{count: "%d stock level|%d stock levels", noMatch: "No stock level matches.",
 		create: "New stock level", edit: "Edit the stock level", ask: "Remove this stock level?",
 		added: "The stock level is added.", saved: "The stock level is saved.", removed: "The stock level is removed.",
-		restored: "The stock level is restored.", allRemoved: "Removed stock levels", noneRemoved: "No stock level is removed."}
+		restored: "The stock level is restored.", allRemoved: "Removed stock levels",
+		noneRemoved: "No stock level is removed."}
 	spoolsNoun   = &noun{create: "New spools", edit: "Edit the chosen spools"}
 	entryNoun    = &noun{count: "%d entry|%d entries", noMatch: "No entry matches."}
 	deliveryNoun = &noun{count: "%d delivery|%d deliveries", noMatch: "No delivery matches."}

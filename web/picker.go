@@ -70,7 +70,8 @@ func init() {
 	const byName, spoolsBy = "sort_by=name&sort_order=asc", "archived=any&number="
 	filaments := func(number bool) func(*visit, *filament) []choice {
 		return func(v *visit, f *filament) []choice {
-			c := choice{f.ID, f.Title(), f.Article, join(" · ", f.Maker(), v.t("%s in stock", v.Grams(f.Remaining))), f.Swatch()}
+			about := join(" · ", f.Maker(), v.t("%s in stock", v.Grams(f.Remaining)))
+			c := choice{f.ID, f.Title(), f.Article, about, f.Swatch()}
 			if number {
 				c.Value = strconv.FormatInt(f.Number, 10)
 			}

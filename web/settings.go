@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/value/language"
 )
 
 // settingsTabs are the pages of the settings, each with the forms whose addresses are below its own.
@@ -86,9 +85,6 @@ func (p *settingsPage) KeyRoles() []option {
 	return p.options([]word{{"printer", "Printer: reports its use"}, {"viewer", "Viewer: reads"},
 		{"operator", "Operator: also writes"}, {"watcher", "Watcher: sends the states of printers"}})
 }
-
-// roleNames are the labels of all roles.
-var roleNames = []language.Text{"Viewer", "Operator", "Admin", "Printer", "Watcher"}
 
 var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: userNoun, back: "/settings/users",
 	name: func(get func(string) string) string { return get("name") },

@@ -168,7 +168,8 @@ type deliveryList struct {
 	Once    string // the idempotency key of a form
 }
 
-var deliveryFilters = []filter{{"status", "status", "Status", []word{{"", "All deliveries|of messages"}, {"pending", "Pending"},
+var deliveryFilters = []filter{{"status", "status", "Status", []word{
+	{"", "All deliveries|of messages"}, {"pending", "Pending"},
 	{"delivered", "Delivered"}, {"failed", "Failed"}}}}
 
 func showWebhook(v *visit) error { return v.webhookPage(200, "", nil) }

@@ -27,7 +27,8 @@ function faults() {
   const found = [];
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth > width + 1) {
-    const scrolls = (e) => e && (getComputedStyle(e).overflowX !== "visible" || scrolls(e.parentElement.closest("main *")));
+    const scrolls = (e) => e &&
+      (getComputedStyle(e).overflowX !== "visible" || scrolls(e.parentElement.closest("main *")));
     const widest = [...document.querySelectorAll("main *")].find((e) =>
       e.getBoundingClientRect().right > width + 1 && !scrolls(e));
     found.push(`is ${document.documentElement.scrollWidth} pixels wide: ${widest?.outerHTML.slice(0, 120)}`);
@@ -90,9 +91,8 @@ await withBrowser(async (browser) => {
     for (let address; (address = queue.shift());) {
       address = address.split("#")[0];
       const url = new URL(address);
-      if (url.origin !== base || /^\/(docs|redoc|api|s)\b|\.(csv|gz)$/.test(url.pathname) || seen.has(pattern(address))) {
-        continue;
-      }
+      const isOther = url.origin !== base || /^\/(docs|redoc|api|s)\b|\.(csv|gz)$/.test(url.pathname);
+      if (isOther || seen.has(pattern(address))) continue;
       seen.add(pattern(address));
       await page.goto(address, { waitUntil: "domcontentloaded" });
       queue.push(...await page.$$eval("a[href]", (all) => all.filter((a) => !a.download).map((a) => a.href)));

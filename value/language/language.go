@@ -48,7 +48,8 @@ var English = &Language{Code: "en", Name: "English", stop: ".", form: one,
 var All = []*Language{
 	with("de", "Deutsch", ".", one), English, with("es", "Español", ".", one), with("fr", "Français", ".", zeroOrOne),
 	with("it", "Italiano", ".", one), with("nl", "Nederlands", ".", one), with("pl", "Polski", ".", polish),
-	with("pt-BR", "Português (Brasil)", ".", zeroOrOne), with("ja", "日本語", "。", none), with("zh-CN", "简体中文", "。", none),
+	with("pt-BR", "Português (Brasil)", ".", zeroOrOne), with("ja", "日本語", "。", none),
+	with("zh-CN", "简体中文", "。", none),
 }
 
 // The plural forms of numbers without decimals, as in the Common Locale Data Repository.
@@ -218,6 +219,9 @@ func firstNumber(args []any) int64 {
 // semicolon between them and the names of fields before them. Message returns parts that no text of the language has
 // as its format as they are.
 func (l *Language) Message(english string) string {
+	if len(english) > maxMessage {
+		return english
+	}
 	if translated, ok := l.message(english); ok {
 		return translated
 	}
@@ -283,6 +287,10 @@ type format struct {
 }
 
 var verb = regexp.MustCompile(`%(\[[0-9]\])?[sdq]`)
+
+// maxMessage is the maximum length of a message in bytes: the search for its format takes a time that grows with its
+// square.
+const maxMessage = 4000
 
 // minLiteral is the minimum size of the literals of a format, so that it matches only its own messages.
 const minLiteral = 8
