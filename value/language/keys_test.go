@@ -57,6 +57,7 @@ func keys(t *testing.T) (all []key) {
 		}
 	}
 	root := own[len(own)-1].Dir // the main package is listed last
+	slices.SortFunc(own, func(a, b listed) int { return strings.Compare(a.ImportPath, b.ImportPath) })
 	files := token.NewFileSet()
 	imports := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	seen := map[language.Text]bool{}

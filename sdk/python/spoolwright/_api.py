@@ -11710,7 +11710,8 @@ class FilamentsResource:
 
         Changes each filament by its `id`, as `updateFilament` does. The request has 1 to 100 `items`, and all of
         them take effect or none. An error names the entry, such as `items[2].name`. The response has the items in
-        the same order. `If-Match` is not supported.
+        the same order. A request whose response would have more than 4 MiB is invalid. `If-Match` is not
+        supported.
 
         Requires the role `operator` or `admin`.
 
@@ -11734,8 +11735,8 @@ class FilamentsResource:
         """Create several filaments.
 
         Creates filaments, as `createFilament` does. The request has 1 to 100 `items`, and all of them take effect
-        or none. An error names the entry, such as `items[2].name`. The response has the items in the same order.
-        The `Location` is the list of filaments.
+        or none. An error names the entry, such as `items[2].name`. The response has the items in the same order. A
+        request whose response would have more than 4 MiB is invalid. The `Location` is the list of filaments.
 
         Requires the role `operator` or `admin`.
 
@@ -15200,7 +15201,8 @@ class ProductsResource:
 
         Changes each product by its `id`, as `updateProduct` does. The request has 1 to 100 `items`, and all of
         them take effect or none. An error names the entry, such as `items[2].name`. The response has the items in
-        the same order. `If-Match` is not supported.
+        the same order. A request whose response would have more than 4 MiB is invalid. `If-Match` is not
+        supported.
 
         Requires the role `operator` or `admin`.
 
@@ -15301,8 +15303,8 @@ class ProductsResource:
         """Create several products.
 
         Creates products, as `createProduct` does. The request has 1 to 100 `items`, and all of them take effect or
-        none. An error names the entry, such as `items[2].name`. The response has the items in the same order. The
-        `Location` is the list of products.
+        none. An error names the entry, such as `items[2].name`. The response has the items in the same order. A
+        request whose response would have more than 4 MiB is invalid. The `Location` is the list of products.
 
         Requires the role `operator` or `admin`.
 
@@ -18540,7 +18542,7 @@ class OrdersResource:
 
         Changes each order by its `id`, as `updateOrder` does. The request has 1 to 100 `items`, and all of them
         take effect or none. An error names the entry, such as `items[2].name`. The response has the items in the
-        same order. `If-Match` is not supported.
+        same order. A request whose response would have more than 4 MiB is invalid. `If-Match` is not supported.
 
         Requires the role `operator` or `admin`.
 
@@ -18676,8 +18678,8 @@ class OrdersResource:
         """Create several orders.
 
         Creates orders, as `createOrder` does. The request has 1 to 100 `items`, and all of them take effect or
-        none. An error names the entry, such as `items[2].name`. The response has the items in the same order. The
-        `Location` is the list of orders.
+        none. An error names the entry, such as `items[2].name`. The response has the items in the same order. A
+        request whose response would have more than 4 MiB is invalid. The `Location` is the list of orders.
 
         Requires the role `operator` or `admin`.
 

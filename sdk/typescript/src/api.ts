@@ -9823,7 +9823,7 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    *
    * Changes each filament by its `id`, as `updateFilament` does. The request has 1 to 100 `items`, and all of them
    * take effect or none. An error names the entry, such as `items[2].name`. The response has the items in the same
-   * order. `If-Match` is not supported.
+   * order. A request whose response would have more than 4 MiB is invalid. `If-Match` is not supported.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9838,8 +9838,8 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * Create several filaments.
    *
    * Creates filaments, as `createFilament` does. The request has 1 to 100 `items`, and all of them take effect or
-   * none. An error names the entry, such as `items[2].name`. The response has the items in the same order. The
-   * `Location` is the list of filaments.
+   * none. An error names the entry, such as `items[2].name`. The response has the items in the same order. A request
+   * whose response would have more than 4 MiB is invalid. The `Location` is the list of filaments.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11300,7 +11300,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Changes each product by its `id`, as `updateProduct` does. The request has 1 to 100 `items`, and all of them take
    * effect or none. An error names the entry, such as `items[2].name`. The response has the items in the same order.
-   * `If-Match` is not supported.
+   * A request whose response would have more than 4 MiB is invalid. `If-Match` is not supported.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11331,8 +11331,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Create several products.
    *
    * Creates products, as `createProduct` does. The request has 1 to 100 `items`, and all of them take effect or none.
-   * An error names the entry, such as `items[2].name`. The response has the items in the same order. The `Location`
-   * is the list of products.
+   * An error names the entry, such as `items[2].name`. The response has the items in the same order. A request whose
+   * response would have more than 4 MiB is invalid. The `Location` is the list of products.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -12849,7 +12849,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Changes each order by its `id`, as `updateOrder` does. The request has 1 to 100 `items`, and all of them take
    * effect or none. An error names the entry, such as `items[2].name`. The response has the items in the same order.
-   * `If-Match` is not supported.
+   * A request whose response would have more than 4 MiB is invalid. `If-Match` is not supported.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -12898,8 +12898,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Create several orders.
    *
    * Creates orders, as `createOrder` does. The request has 1 to 100 `items`, and all of them take effect or none. An
-   * error names the entry, such as `items[2].name`. The response has the items in the same order. The `Location` is
-   * the list of orders.
+   * error names the entry, such as `items[2].name`. The response has the items in the same order. A request whose
+   * response would have more than 4 MiB is invalid. The `Location` is the list of orders.
    *
    * Requires the role `operator` or `admin`.
    */
