@@ -3,7 +3,8 @@ package web
 import "spoolwright/value/language"
 
 // The texts that label makes from names of the API. No constant has them where label makes them, so this table has
-// them: the files of languages need all constants of the type Text. Names of materials are data.
+// them: the files of languages need all constants of the type Text. TestWords checks that none is missing. Names of
+// materials are data.
 var _ = []language.Text{
 	// States of runs, orders, printers and deliveries, conditions of watched printers, and outcomes of their jobs.
 	"Pending", "In progress", "Paused", "Completed", "Failed", "Cancelled",
