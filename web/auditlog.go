@@ -98,7 +98,7 @@ func (e auditEntry) Changed(v view) string {
 	for _, field := range e.Fields {
 		all = append(all, v.label(field))
 	}
-	return strings.Join(all, ", ")
+	return commas(v, all)
 }
 
 // Who returns who did it.

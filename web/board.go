@@ -61,7 +61,7 @@ const runsThatPrint = "/api/v1/production-runs?status=in_progress,paused&limit=1
 func board(v *visit) error {
 	waiting := runColumn{Name: "To confirm", Empty: "No run waits for you.", All: "/runs/all?status=confirm",
 		Key: v.newForm().Key, do: workConfirm}
-	planned := runColumn{Name: "Planned", Empty: "Nothing is planned.", All: "/runs/all?status=planned",
+	planned := runColumn{Name: "Planned|runs", Empty: "Nothing is planned.", All: "/runs/all?status=planned",
 		Key: v.newForm().Key, do: workStart, ready: map[string]bool{}}
 	printing := runColumn{Name: "Printing", Empty: "Nothing prints.", All: "/runs/all?status=printing"}
 	done := runColumn{Name: "Done|runs", Empty: "Nothing was printed yet.", All: "/runs/all?status=ended"}

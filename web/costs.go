@@ -2,7 +2,6 @@ package web
 
 import (
 	"slices"
-	"strings"
 
 	"spoolwright/value/language"
 )
@@ -95,7 +94,7 @@ func (c costs) OfOrder(v view) []costRow {
 func (c costs) margin(v view) costRow {
 	row := c.sum(v, v.t("Margin"), c.Margin)
 	if c.Percent != "" {
-		row.Name += ", " + v.Number(c.Percent, 1) + "\u00a0%"
+		row.Name = commas(v, []string{row.Name, v.Number(c.Percent, 1) + "\u00a0%"})
 	}
 	return row
 }
@@ -114,5 +113,5 @@ func (c costs) Missing(v translator) string {
 	for _, name := range c.Unknown {
 		names = append(names, v.t(unknownParts[name]))
 	}
-	return strings.Join(names, ", ")
+	return commas(v, names)
 }

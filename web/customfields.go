@@ -17,7 +17,7 @@ type customField struct {
 
 // What returns the entity that has the field, and the type of the field, in words.
 func (f customField) What(v view) string {
-	return v.nameOf(customEntities, f.Entity) + ", " + v.nameOf(customTypes, f.Type)
+	return commas(v, []string{v.nameOf(customEntities, f.Entity), v.nameOf(customTypes, f.Type)})
 }
 
 type customFields struct{ Items []customField }
@@ -97,8 +97,8 @@ func (c *customFields) facts(v *visit, extra map[string]any) (facts []fact) {
 
 var (
 	customEntities = []word{{"spool", "Spools"}, {"filament", "Filaments"}, {"vendor", "Vendors"}}
-	customTypes    = []word{{"text", "Text"}, {"integer", "Whole number"}, {"float", "Number"},
-		{"integer_range", "Range of whole numbers"}, {"float_range", "Range of numbers"}, {"datetime", "Time"},
+	customTypes    = []word{{"text", "Text"}, {"integer", "Whole number"}, {"float", "Number|a type"},
+		{"integer_range", "Range of whole numbers"}, {"float_range", "Range of numbers"}, {"datetime", "Time|a date with a time"},
 		{"boolean", "Yes or no"}, {"choice", "Choice"}}
 )
 

@@ -88,7 +88,7 @@ func (i *imported) Text(v view) string {
 		fields = append(fields, f.Key+" ("+v.nameOf(customTypes, f.Type)+")")
 	}
 	if len(fields) > 0 {
-		text += " " + v.t("New custom fields: %s.", strings.Join(fields, ", "))
+		text += " " + v.t("New custom fields: %s.", commas(v, fields))
 	}
 	return text
 }

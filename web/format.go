@@ -353,6 +353,16 @@ func label(name string) string {
 	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
 }
 
+// commas returns texts as one text with commas between them, as the language writes them.
+func commas(v translator, texts []string) (all string) {
+	for i, text := range texts {
+		if all = v.t("%s, %s|items of a list", all, text); i == 0 {
+			all = text
+		}
+	}
+	return all
+}
+
 // customText returns the value of a custom field as the text of an input.
 func (l *locale) customText(value any) string {
 	switch value := value.(type) {

@@ -302,7 +302,7 @@ func (p *orderPage) Pieces(v view, i orderItem) string {
 	if a := p.available(i); a != nil {
 		words = append(words, a.words(v.visit)...)
 	}
-	return strings.Join(words, ", ")
+	return commas(v, words)
 }
 
 // Deliver returns the input for the number of pieces of the item with the index that the customer gets now. Its value

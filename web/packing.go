@@ -120,7 +120,7 @@ func (l *pickList) share(v *visit) {
 		for n, id := range all {
 			all[n] = names[id] + ": " + strconv.Itoa(pieces[id])
 		}
-		p.Share = strings.Join(all, ", ")
+		p.Share = commas(v, all)
 	}
 }
 

@@ -3,7 +3,6 @@ package web
 import (
 	"encoding/json"
 	"net/url"
-	"strings"
 	"time"
 
 	"spoolwright/server"
@@ -233,7 +232,7 @@ func (a *availableItem) words(v *visit) []string {
 	var parts []string
 	for i := range a.Parts {
 		one := &a.Parts[i]
-		parts = append(parts, one.Product+" ("+strings.Join(one.words(v, nil, ""), ", ")+")")
+		parts = append(parts, one.Product+" ("+commas(v, one.words(v, nil, ""))+")")
 	}
-	return a.availablePart.words(v, a.Until, strings.Join(parts, ", "))
+	return a.availablePart.words(v, a.Until, commas(v, parts))
 }

@@ -107,7 +107,7 @@ func (p product) CostNote(v translator) string {
 	if !p.Complete {
 		notes = append(notes, v.t("not complete"))
 	}
-	return strings.Join(notes, ", ")
+	return commas(v, notes)
 }
 
 // part is a component in the tree of a product.

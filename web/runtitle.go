@@ -74,7 +74,7 @@ func runTitle(v translator, items []listedItem, total int) string {
 	for _, item := range items[:min(len(items), titleItems)] {
 		names = append(names, string(item.Quantity)+" × "+item.Product)
 	}
-	title := strings.Join(names, ", ")
+	title := commas(v, names)
 	if more := total - len(names); more > 0 && title != "" {
 		title = v.t("%s and %d more|%s and %d more", title, more)
 	}

@@ -89,7 +89,7 @@ func (p *settingsPage) KeyRoles() []option {
 var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: userNoun, back: "/settings/users",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
-		{field{"name", text}, "Name", "required", nil},
+		{field{"name", text}, "Name|of a person", "required", nil},
 		{field{"email", text}, "E-mail", "type=email;required", nil},
 		{field{"role", text}, "Role", "", roles},
 		{field{"disabled", flag}, "Sign-in", "", []word{{"false", "Allowed"}, {"true", "Not allowed"}}},

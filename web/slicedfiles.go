@@ -71,7 +71,7 @@ type slicedPlate struct {
 func (p slicedPlate) Title(v translator) string {
 	title := v.t("Plate %s", strconv.FormatInt(p.Plate, 10))
 	if p.Name != nil && *p.Name != "" {
-		title += ", " + *p.Name
+		title = commas(v, []string{title, *p.Name})
 	}
 	return title
 }

@@ -208,7 +208,7 @@ func (p *samplesPage) Removed(v view) string {
 			texts = append(texts, v.t(k.noun.count, n))
 		}
 	}
-	return strings.Join(texts, ", ")
+	return commas(v, texts)
 }
 
 func showSamples(v *visit) error {
@@ -241,7 +241,7 @@ func removeSamples(v *visit) error {
 		}
 	}
 	if len(kept) > 0 {
-		text += " " + v.t("Your own data uses these, so they stay: %s.", strings.Join(kept, ", "))
+		text += " " + v.t("Your own data uses these, so they stay: %s.", commas(v, kept))
 	}
 	v.tell(&notice{Text: text})
 	return v.redirect("/")

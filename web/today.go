@@ -197,7 +197,7 @@ func (v *visit) today(status int, place *form) error {
 			}
 		}
 		if unknown != nil {
-			one.Printer += " (" + strings.Join(unknown, ", ") + ")"
+			one.Printer += " (" + commas(v, unknown) + ")"
 			p.Unknown = append(p.Unknown, one)
 		}
 	}

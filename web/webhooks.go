@@ -43,7 +43,7 @@ func (w webhook) When(v view) string {
 	if w.Daily {
 		all = append(all, v.t("once a day"))
 	}
-	return strings.Join(all, ", ")
+	return commas(v, all)
 }
 
 // receivers returns the kinds of receivers, to choose from. The last one needs a mail server.
