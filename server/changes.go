@@ -16,6 +16,7 @@ const (
 
 	// Streams of the API read the database each second.
 	eventsPerTenant = 10
+	eventsPerUser   = 5
 	eventsOfAll     = 200
 
 	// eventsLast is how long a stream of the API lasts, so that it ends soon after the token of its request. eventsBeat
@@ -39,7 +40,7 @@ type changes struct {
 	closed  bool
 	tenants map[string]map[*stream]bool
 	users   map[string]int // the number of streams of each user or API key
-	events  map[string]int // the number of streams of the API of each tenant; "" is that of all tenants
+	events  map[string]int // the number of streams of the API of each tenant, user and API key; "" is that of all
 }
 
 // stream is an open stream of a user.
@@ -54,13 +55,15 @@ func (c *changes) add(actor db.Actor, events bool) (*stream, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.users[actor.ID()] >= streamsPerUser ||
-		events && (c.events[actor.Tenant] >= eventsPerTenant || c.events[""] >= eventsOfAll) {
+		events && (c.events[actor.ID()] >= eventsPerUser || c.events[actor.Tenant] >= eventsPerTenant ||
+			c.events[""] >= eventsOfAll) {
 		return nil, false
 	}
 	if c.tenants == nil {
 		c.tenants, c.users, c.events = map[string]map[*stream]bool{}, map[string]int{}, map[string]int{}
 	}
 	if events {
+		c.events[actor.ID()]++
 		c.events[actor.Tenant]++
 		c.events[""]++
 	}
@@ -78,6 +81,7 @@ func (c *changes) remove(s *stream) {
 	defer c.mu.Unlock()
 	decrement(c.users, s.actor.ID())
 	if s.events {
+		decrement(c.events, s.actor.ID())
 		decrement(c.events, s.actor.Tenant)
 		decrement(c.events, "")
 	}

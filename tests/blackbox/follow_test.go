@@ -133,6 +133,10 @@ func TestFollow(t *testing.T) {
 	if e, _ := old.next(); !e.Reset {
 		t.Errorf("after a day: %v", e)
 	}
+	ahead := follow(t, user, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	if e, _ := ahead.next(); !e.Reset {
+		t.Errorf("after an event in the future: %v", e)
+	}
 	user.With("Last-Event-ID", "1").Get(t, "/api/v1/stream").Fields("Last-Event-ID")
 	tenant.Key(t, "printer").Get(t, "/api/v1/stream").WantError(403, "FORBIDDEN")
 	api.Anonymous().Get(t, "/api/v1/stream").Want(401)
@@ -157,13 +161,20 @@ func TestFollow(t *testing.T) {
 	admin.Delete(t, "/api/v1/users/"+user.Actor.User).Want(204)
 	for _, ok := old.next(); ok; _, ok = old.next() {
 	}
-	for range 20 {
-		if response := follow(t, key, ""); response.StatusCode != 200 {
-			testkit.Equal(t, response.StatusCode, 429, "too many streams")
-			return
+	opens := func(c *testkit.Client) (n int) {
+		for range 20 {
+			if response := follow(t, c, ""); response.StatusCode != 200 {
+				testkit.Equal(t, response.StatusCode, 429, "too many streams")
+				break
+			}
+			n++
 		}
+		return n
 	}
-	t.Error("the streams of a tenant have no bound")
+	testkit.Equal(t, opens(tenant.Key(t, "viewer")), 5, "streams of an API key")
+	if n := opens(tenant.Key(t, "viewer")) + opens(tenant.Key(t, "viewer")); n > 5 {
+		t.Errorf("the tenant has %d more streams", n)
+	}
 }
 
 // A stream of a user ends with the access token of its request.
