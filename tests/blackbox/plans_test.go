@@ -23,8 +23,8 @@ const (
 	plansExported = 6_000
 
 	// plansExportBlocks is the maximum number of blocks that an export may read for each row: the parts of a row are
-	// found by index. Then a table has more than 85 blocks.
-	plansExportBlocks = 85
+	// found by index. Then a table has more than 90 blocks.
+	plansExportBlocks = 90
 
 	// plansBlocks is the maximum number of blocks that a request may read. With all rows, an index that is read from
 	// the tenant's first row to its last one has more than 160 blocks, a table more than 300.
