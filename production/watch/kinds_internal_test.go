@@ -224,9 +224,12 @@ func TestOctoPrint(t *testing.T) {
 		r.wait(pollIdle)
 		r.want("printing " + file + "#3 1%, idle " + file + "#3 100% completed, printing " + file + "#4 1%")
 
+		// Cancelled in sight: OctoPrint counts it as a failure, too.
 		p.Set("Cancelling", []string{"printing", "cancelling"}, file, 1, 4)
 		r.wait(pollIdle)
+		p.Prints(file, 5, 3)
 		p.Set("Operational", ready, file, nil, nil)
+		r.wait(pollIdle)
 		r.wait(pollIdle)
 		r.want("idle " + file + "#4 1% cancelled")
 
@@ -289,6 +292,10 @@ func TestMoonraker(t *testing.T) {
 		m.Row("000002", 7.25, "a.gcode", "server_exit", 290, 450)
 		stop = r.net.Serve("voron:7125", m)
 		stats("printing", "a.gcode", 400, 600)
+		r.wait(30 * time.Second)
+		stop()
+		m.Row("000002", 7.25, "a.gcode", "interrupted", 0, 0) // Moonraker was killed
+		stop = r.net.Serve("voron:7125", m)
 		r.wait(30 * time.Second)
 		stats("complete", "a.gcode", 900, 1400)
 		r.want("printing a.gcode#1 10% T0=300 T1=300, idle a.gcode#1 100% completed T0=300 T1=1100")
@@ -451,6 +458,47 @@ func TestBambu(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a Bambu printer sends, one message a second, becomes jobs that print.
+func TestBambuJobs(t *testing.T) {
+	t.Parallel()
+	ready := watchtest.Fields{"gcode_state": "IDLE", "mc_percent": 0}
+	for name, test := range map[string]struct {
+		sent []watchtest.Fields
+		want string
+	}{
+		"the first message is an end": {[]watchtest.Fields{{"gcode_state": "FINISH", "subtask_name": "a"}}, "idle"},
+		"the first message is a job at 40 %": {[]watchtest.Fields{{"gcode_state": "RUNNING", "subtask_name": "a",
+			"mc_percent": 40}}, "printing a#1 adopted 40%"},
+		"a start that fails before it prints": {[]watchtest.Fields{ready, {"gcode_state": "PREPARE", "subtask_name": "a",
+			"subtask_id": "7"}, {"gcode_state": "FAILED", "print_error": 0x07008011}},
+			"idle, printing a#1 0%, idle!07008011 a#1 0% failed"},
+		"a file that is sent and never starts": {[]watchtest.Fields{ready, {"command": "project_file", "subtask_name": "a",
+			"param": "Metadata/plate_1.gcode"}, {"subtask_name": "a", "subtask_id": "7"}}, "idle"},
+		"a print of the system": {[]watchtest.Fields{ready, {"gcode_state": "RUNNING", "print_type": "system",
+			"gcode_file": "flow.gcode", "subtask_name": "flow"}}, "idle, idle"}, // with another message
+		"a job without a name": {[]watchtest.Fields{ready, {"gcode_state": "RUNNING", "subtask_name": "", "subtask_id": "0",
+			"gcode_file": ""}, {"gcode_state": "FINISH"}}, "idle, printing #1 0%, idle #1 100% completed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				p := &watchtest.Bambu{Serial: "01P00A123456789", Code: "1"}
+				l := r.net.Listen("p1s:8883")
+				go p.Serve(l)
+				defer l.Close()
+				p.Send(test.sent[0])
+				r.follow(Connection{Kind: "bambu", Address: "p1s", Secret: "1", Serial: p.Serial})
+				r.wait(time.Second)
+				for _, fields := range test.sent[1:] {
+					p.Send(fields)
+					r.wait(time.Second)
+				}
+				r.wait(time.Hour)
+				r.want(test.want)
+			})
+		})
+	}
 }
 
 // A file that was sent with a mapping starts, and its filament runs out; the screen starts it again with another tray.

@@ -17,6 +17,9 @@ func show(s State, jobs *[]string) string {
 	if s.Code != "" {
 		text += "!" + s.Code
 	}
+	if s.PrinterAt != nil {
+		text += fmt.Sprint(" in ", s.PrinterAt.Year())
+	}
 	if j := s.Job; j != nil {
 		n := slices.Index(*jobs, j.ID)
 		if n < 0 {
@@ -125,6 +128,10 @@ func TestTracker(t *testing.T) {
 			[]step{saw(0, idle), saw(5, vouched(runs("1", "a", .1))), gone(60), {after: 30}, {after: 31}, gone(540),
 				saw(1, vouched(runs("1", "a", .6)))},
 			"idle, printing a#1 10%, offline!off a#1 10%, printing a#1 60%"},
+		"offline for ten minutes, the same number of a job": {nil,
+			[]step{saw(0, idle), saw(5, bambuRuns("1", "a", .1)), gone(5), {after: 61}, saw(540, bambuRuns("1", "a", .6)),
+				saw(60, ended("1", "a", Completed))},
+			"idle, printing a#1 10%, offline!off a#1 10%, printing a#1 60%, idle a#1 100% completed"},
 		"a short loss is not offline": {nil, []step{saw(0, idle), gone(5), {after: 50}, saw(5, idle)}, "idle"},
 		"ended while offline": {nil,
 			[]step{saw(0, idle), saw(5, runs("1", "a", .4)), gone(60), {after: 61},
@@ -156,6 +163,9 @@ func TestTracker(t *testing.T) {
 		"percentages go back": {nil, []step{saw(0, idle), saw(5, runs("", "a", .7)), saw(60, runs("", "a", .2)),
 			saw(60, runs("", "a", .9)), saw(5, runs("", "a", .1)), saw(5, ended("", "a", Cancelled))},
 			"idle, printing a#1 70%, printing a#1 90%, idle a#1 90% cancelled"},
+		"all is printed minutes before the job fails": {nil, []step{saw(0, idle), saw(5, runs("1", "a", 1)),
+			saw(300, runs("1", "a", 1)), saw(5, ended("1", "a", Failed))},
+			"idle, printing a#1 100%, idle a#1 100% failed"},
 		"failed start": {nil, []step{saw(0, idle), saw(5, runs("1", "a", 0)), saw(9, ended("1", "a", Failed))},
 			"idle, printing a#1 0%, idle a#1 0% failed"},
 		"values are reset at a cancel": {nil, []step{saw(0, idle), saw(5, mm(runs("1", "a", .4), 900, 0)),
@@ -216,6 +226,10 @@ func TestTracker(t *testing.T) {
 		"no name": {nil, []step{saw(0, idle), saw(5, runs("", "", .5)), saw(60, ended("", "", Completed))},
 			"idle, printing #1 50%, idle #1 100% completed"},
 		"the watcher restarts": {open, []step{saw(0, vouched(runs("41", "a", .6)))}, "printing a#1 60%"},
+		"the watcher restarts, and the printer is idle": {open, []step{saw(0, idle), saw(10, idle), saw(10, idle)},
+			"printing a#1 40%, idle a#1 40% unknown"},
+		"the watcher restarts, and the printer is off": {open, []step{gone(0), {after: 61}, {after: 86400}},
+			"printing a#1 40%, offline!off a#1 40%"},
 		"the watcher restarts after the end": {open, []step{saw(0, vouched(ended("41", "a", Completed)))},
 			"idle a#1 100% completed"},
 		"the watcher restarts during another job": {open, []step{saw(0, vouched(runs("42", "a", .6)))},
@@ -231,6 +245,10 @@ func TestTracker(t *testing.T) {
 		"history: an end and a whole job": {open, []step{saw(0, past(runs("43", "c", .1), Past{Key: "43", File: "c"},
 			Past{Key: "42", File: "b", Outcome: Completed}, Past{Key: "41", File: "a", Outcome: Cancelled}))},
 			"idle a#1 40% cancelled, idle b#2 adopted 100% completed, printing c#3 adopted 10%"},
+		"history: the clock of the printer runs backwards": {open, []step{saw(0, past(idle,
+			Past{Key: "42", File: "b", Outcome: Completed, EndedAt: time.Unix(0, 0)},
+			Past{Key: "41", File: "a", Outcome: Cancelled, EndedAt: epoch.AddDate(10, 0, 0)})), saw(60, idle)},
+			"idle in 2036 a#1 40% cancelled, idle in 1970 b#2 adopted 100% completed"},
 		"history: the job goes on although its row has ended": {open, []step{saw(0, past(runs("41", "a", .5),
 			Past{Key: "41", File: "a", Outcome: Unknown})), saw(60, vouched(mm(ended("41", "a", Completed), 140, 0)))},
 			"printing a#1 50%, idle a#1 100% completed T0=140"},
@@ -301,10 +319,16 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
-// An end that nobody saw has the printing time that was expected.
-func TestTimesOfUnseenEnd(t *testing.T) {
+// A job that runs already has started earlier, by the watcher's clock. An end that nobody saw has the printing time that
+// was expected.
+func TestTimesOfJobs(t *testing.T) {
 	t.Parallel()
 	var last State
+	adopted := newTracker("p", nil, epoch, func(s State, _ bool) { last = s })
+	adopted.see(epoch, second(runs("1", "a", .4), 600))
+	if j := last.Job; j == nil || !j.Adopted || j.StartedAt == nil || !j.StartedAt.Equal(epoch.Add(-10*time.Minute)) {
+		t.Errorf("%+v", j)
+	}
 	tracker := newTracker("p", &State{ObservedAt: epoch, Job: &Job{ID: "@1", File: "a", Elapsed: new(600.0),
 		Left: new(900.0), StartedAt: moment(epoch.Add(-600 * time.Second))}}, epoch,
 		func(s State, _ bool) { last = s })
