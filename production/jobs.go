@@ -518,7 +518,7 @@ func (h handlers) endRun(ctx context.Context, run string, e *endingJob, j *job) 
 		// Grams that are unknown for a material, far from the estimate, or, without one, more than there was.
 		db.SQL(`
 			select coalesce(bool_or(m.grams is null) or sum(m.grams) > coalesce(2 * min(e.grams), sum(m.stock))
-				or $3 and 2 * sum(m.grams) < min(e.grams), not $2)
+				or coalesce($3 and 2 * sum(m.grams) < min(e.grams), false), not $2)
 			from (
 				select coalesce(m.actual_weight_grams, u.grams) as grams, s.remaining_weight_grams + coalesce(u.grams, 0) as stock
 				from run_materials m join spools s on s.id = m.spool_id

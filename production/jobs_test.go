@@ -46,6 +46,11 @@ func TestDoubtfulEnds(t *testing.T) {
 		"less than half of the estimate": {nil, j{"outcome": "completed", "used": []j{{"grams": 49}}}, true},
 		"one gram was reported": {func(t *testing.T, w *watched) { w.report(t, 1, 1) },
 			j{"outcome": "completed", "used": []j{{"grams": 90}}}, true},
+		"far more was reported than estimated": {func(t *testing.T, w *watched) { w.report(t, 1, 900) },
+			j{"outcome": "completed"}, true},
+		"the filament ran out, and the printer went on with that of another slot": {func(t *testing.T, w *watched) {
+			w.other(t, 2)
+		}, j{"outcome": "completed", "used": []j{{"slot": "A1"}, {"slot": "A2"}}}, true},
 		"cancelled without progress":    {nil, j{"outcome": "cancelled"}, true},
 		"cancelled without an estimate": {nil, j{"file": "x.gcode", "outcome": "cancelled", "progress": 0.4}, false},
 		"another spool was loaded": {func(t *testing.T, w *watched) { w.other(t, 1) },

@@ -362,6 +362,65 @@ func TestJobPitfalls(t *testing.T) {
 		w.run(t, run).Shows(map[string]string{"status": "completed", "actual_print_time_hours": "1"})
 		testkit.Equal(t, w.remaining(t), "900", "the spool")
 	})
+	t.Run("a start that fails", func(t *testing.T) {
+		t.Parallel()
+		w := newWatched(t)
+		run := w.plan(t)
+		testkit.Equal(t, w.send(t, "printing", with(j{"progress": 0})), run, "the run")
+		w.send(t, "attention", with(j{"outcome": "failed"}))
+		w.run(t, run).Shows(map[string]string{"status": "in_progress", "materials.0.actual_weight_grams": "0"})
+		w.Get(t, "/api/v1/production-runs?needs=confirmation").Want(200).Shows(map[string]string{"items.0.id": run})
+		testkit.Equal(t, w.remaining(t), "1000", "the spool")
+	})
+	t.Run("the clocks of printer and watcher are wrong", func(t *testing.T) {
+		t.Parallel()
+		w := newWatched(t)
+		run, begin := w.plan(t), time.Now()
+		send := func(at, state string, job j) {
+			w.sequence++
+			w.watcher.Post(t, states, j{"states": []j{{"printer_id": w.printer, "sequence": w.sequence, "state": state,
+				"printer_at": at, "observed_at": at, "job": with(job)}}}).Want(200).Shows(map[string]string{
+				"results.0.outcome": "accepted"})
+		}
+		send("2100-01-01T00:00:00Z", "printing", j{"started_at": "2100-01-01T00:00:00Z", "progress": 0.5})
+		send("1970-01-01T00:00:00Z", "idle", j{"started_at": "1970-01-01T00:00:00Z", "outcome": "completed"})
+		ended := w.run(t, run)
+		ended.Shows(map[string]string{"status": "completed", "actual_print_time_hours": "null"})
+		for _, field := range []string{"started_at", "completed_at"} {
+			at, err := time.Parse(time.RFC3339Nano, ended.Text(field))
+			if err != nil || at.Before(begin.Add(-time.Minute)) || at.After(time.Now().Add(time.Minute)) {
+				t.Errorf("%s is %s: %v", field, ended.Text(field), err)
+			}
+		}
+		testkit.Equal(t, w.send(t, "printing", with(j{"id": "2"})) != run, true, "another run for the next job")
+	})
+	t.Run("a job without a name", func(t *testing.T) {
+		t.Parallel()
+		w := newWatched(t)
+		planned := w.plan(t)
+		testkit.Equal(t, w.send(t, "printing", j{"id": "1"}), "null", "the run")
+		run := w.Post(t, "/api/v1/printers/"+w.printer+"/answer", j{"job": "1", "answer": "new_run"}).Want(200).Text("run_id")
+		w.run(t, run).Shows(map[string]string{"status": "in_progress", "items.#": "0", "materials.0.spool_id": w.spool})
+		w.send(t, "idle", j{"id": "1", "outcome": "completed", "used": []j{{"grams": 30}}})
+		w.run(t, run).Shows(map[string]string{"status": "completed", "actual_total_filament_grams": "30"})
+		w.run(t, planned).Shows(map[string]string{"status": "pending"})
+	})
+	t.Run("one plate of a file with several", func(t *testing.T) {
+		t.Parallel()
+		w := newWatched(t)
+		plate := func(grams int) j {
+			return j{"file_name": "kite.gcode.3mf", "estimated_print_time_minutes": 60,
+				"materials": []j{{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}
+		}
+		w.Post(t, "/api/v1/products", j{"name": "Kite", "file_name": "kite.gcode.3mf",
+			"plates": []j{plate(10), plate(20)}}).Want(201)
+		job := j{"id": "1", "file": "kite.gcode.3mf", "plate": 2}
+		run := w.send(t, "printing", job)
+		job["outcome"] = "completed"
+		w.send(t, "idle", job)
+		w.run(t, run).Shows(map[string]string{"status": "completed", "actual_total_filament_grams": "20"})
+		testkit.Equal(t, w.remaining(t), "980", "the spool")
+	})
 	t.Run("plates of one file", func(t *testing.T) {
 		t.Parallel()
 		w := newWatched(t)
