@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -80,6 +81,9 @@ func (h handlers) seeTrays(ctx context.Context, k, n *known) error {
 	var writes []*db.Stmt
 	for _, s := range k.trays(n) {
 		writes = append(writes, printers.SeeTray(string(n.ID), s.Number, s.Tag, s.Empty))
+		if !reflect.DeepEqual(s.before, s.Spool) {
+			writes = append(writes, printers.SeeSpool(string(n.ID), s.Number, s.Spool, s.before))
+		}
 	}
 	if len(writes) == 0 {
 		return nil

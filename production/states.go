@@ -98,6 +98,7 @@ type SentSlot struct {
 	Color     value.Optional[string] `json:"color" rule:"format=color"`
 	Remaining value.Optional[int64]  `json:"remaining_percent" rule:"maximum=100"`
 	Empty     value.Optional[bool]   `json:"empty" rule:"notNull"`
+	Spool     value.Optional[int64]  `json:"spool_number" rule:"minimum=1,maximum=999999999"`
 }
 
 // StateResults is the response to createPrinterStates.
@@ -180,6 +181,9 @@ type slot struct {
 	Color     *string `json:"color"`
 	Remaining *int64  `json:"remaining_percent"`
 	Empty     bool    `json:"empty"`
+	Spool     *int64  `json:"spool_number"`
+
+	before *int64 // the number of the spool that the printer has named before
 }
 
 // stored returns the job of the state, or nil. What the state does not say about the job old stays if old is the same
@@ -244,7 +248,7 @@ func (s *SentState) loaded() []slot {
 			tag = nil
 		}
 		all = append(all, slot{in.Slot.Or(""), slotNumber(in.Slot.Or("")), tag, in.Material.Value, in.Color.Value,
-			in.Remaining.Value, in.Empty.Or(false)})
+			in.Remaining.Value, in.Empty.Or(false), in.Spool.Value, nil})
 	}
 	return all
 }
@@ -285,11 +289,15 @@ func (k *known) turns(n *known) bool {
 			before.File == nil && after.File != nil)
 }
 
-// trays returns the slots of n with another tray than in k, as far as a printer of the service has such slots.
+// trays returns the slots of n with another tray or spool than in k, as far as a printer of the service has such slots.
 func (k *known) trays(n *known) (all []slot) {
 	for _, s := range n.Slots {
-		i := slices.IndexFunc(k.Slots, func(was slot) bool { return was.Slot == s.Slot })
-		same := i >= 0 && k.Slots[i].Empty == s.Empty && reflect.DeepEqual(k.Slots[i].Tag, s.Tag)
+		same := false
+		if i := slices.IndexFunc(k.Slots, func(was slot) bool { return was.Slot == s.Slot }); i >= 0 {
+			was := k.Slots[i]
+			s.before = was.Spool
+			same = was.Empty == s.Empty && reflect.DeepEqual(was.Tag, s.Tag) && reflect.DeepEqual(was.Spool, s.Spool)
+		}
 		if s.Number > 0 && !same {
 			all = append(all, s)
 		}
@@ -358,7 +366,8 @@ var sendStatesDoc = &server.Doc{
 		"When the `tag` of one of the `slots` changes, the spool that has the tag is loaded into this slot, as " +
 		"`loadPrinterSlot` does, unless it is removed or archived. A slot that becomes empty, or gets a tag of no spool, " +
 		"unloads a spool that has another tag. A tag is that of the spool that `loadPrinterSlot` has last loaded into its " +
-		"slot; a tag of zeros is none.",
+		"slot; a tag of zeros is none. When the `spool_number` of the slot `T0` of a printer with one slot changes, the " +
+		"spool with the number is loaded; without one, the spool that the printer has named before is unloaded.",
 	Request: `{"states":[{"printer_id":"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a71","sequence":1705312800000000,` +
 		`"state":"printing","job":{"id":"0000BF-1705309200","file":"dragon.gcode","progress":0.4,"seconds_left":5400}}]}`,
 }

@@ -107,6 +107,79 @@ func TestTagsOfSpools(t *testing.T) {
 	w.loaded(t, second)
 }
 
+// The spool that the printer's software names is loaded into the only slot of the printer, warns if it is not the planned
+// one, and is not deducted twice.
+func TestNamedSpool(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	run, other := w.plan(t), w.other(t, 0)
+	steps := func() *testkit.Response { return w.Get(t, "/api/v1/production-runs/"+run+"/check").Want(200) }
+	names := func(number any) { t.Helper(); w.trays(t, w.printer, j{"slot": "T0", "spool_number": number}) }
+	names(nil) // and a person has loaded one
+	w.loaded(t, w.printer, "1", w.spool)
+	names(2)
+	w.loaded(t, w.printer, "1", other)
+	w.Get(t, states).Want(200).Shows(map[string]string{"items.0.slots.0.spool_number": "2",
+		"items.0.slots.0.unknown": "false"})
+	steps().Shows(map[string]string{"steps.0.code": "LOAD_SPOOL", "steps.0.spool_id": w.spool})
+
+	// What a person does counts until the name changes.
+	w.load(t, w.printer, "1", w.spool)
+	names(2)
+	names(nil)
+	w.loaded(t, w.printer, "1", w.spool)
+	names(1)
+	steps().Shows(map[string]string{"ready": "true"})
+	names(nil)
+	w.loaded(t, w.printer)
+
+	// A spool that is archived or removed is not loaded, and neither is an unknown one. The one before is unloaded.
+	for _, change := range []func(){
+		func() { w.Patch(t, "/api/v1/spools/"+other, j{"archived": true}).Want(200) },
+		func() {
+			w.Patch(t, "/api/v1/spools/"+other, j{"archived": false}).Want(200)
+			w.report(t, 2, 1) // so that it is hidden
+			w.load(t, w.printer, "1", nil)
+			w.Delete(t, "/api/v1/spools/"+other).Want(204)
+		},
+	} {
+		names(1)
+		change()
+		names(2)
+		w.loaded(t, w.printer)
+	}
+	w.Post(t, "/api/v1/spools/"+other+"/restore", nil).Want(200)
+	names(1)
+	names(999_999_999)
+	w.loaded(t, w.printer)
+	for _, number := range []any{0, 1_000_000_000, "x"} {
+		w.watcher.Post(t, states, j{"states": []j{{"printer_id": w.printer, "sequence": 99, "state": "idle",
+			"slots": []j{{"slot": "T0", "spool_number": number}}}}}).Fields("states[0].slots[0].spool_number")
+	}
+
+	// The software reports the use of another spool than the planned one: a person says what was used.
+	names(2)
+	testkit.Equal(t, w.send(t, "printing", with(nil)), run, "the run")
+	w.report(t, 2, 95)
+	w.send(t, "idle", with(j{"outcome": "completed", "used": []j{{"tool": 0, "millimetres": 30000}}}))
+	w.Get(t, "/api/v1/production-runs?needs=confirmation").Want(200).Shows(map[string]string{"items.0.id": run})
+	testkit.Equal(t, w.remaining(t), "1000", "the planned spool")
+	w.Get(t, "/api/v1/spools/"+other).Want(200).Shows(map[string]string{"remaining_weight_grams": "904"})
+
+	// It reports that of a print that nobody has planned: the run has the spool, and the report is its use.
+	run = w.send(t, "printing", j{"id": "2", "file": "x.gcode"})
+	w.run(t, run).Shows(map[string]string{"materials.0.spool_id": other})
+	w.report(t, 2, 4)
+	w.send(t, "idle", j{"id": "2", "outcome": "completed", "used": []j{{"tool": 0, "millimetres": 1300}}})
+	w.run(t, run).Shows(map[string]string{"status": "completed", "usage_source": "reports"})
+	w.Get(t, "/api/v1/spools/"+other).Want(200).Shows(map[string]string{"remaining_weight_grams": "900"})
+
+	// Nobody knows which of several slots it is.
+	w.Patch(t, "/api/v1/printers/"+w.printer, j{"slots": 2}).Want(200)
+	names(1)
+	w.loaded(t, w.printer, "1", other)
+}
+
 // A tray with another spool than the planned one warns before the print and while it runs.
 func TestTrayOfOtherSpool(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func (p printer) All() []slot {
 	}
 	if p.Watched != nil {
 		for i, says := range p.Watched.Slots {
-			if n := says.Number; n >= 1 && n <= len(slots) && !says.Empty {
+			if n := says.Number; n >= 1 && n <= len(slots) && !says.Empty && (says.Material != "" || says.Unknown) {
 				slots[n-1].Says = &p.Watched.Slots[i]
 			}
 		}

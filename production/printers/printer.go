@@ -205,6 +205,18 @@ func SeeTray(printer string, slot int64, tag *string, empty bool) *db.Stmt {
 	return db.SQL(`select see_tray($1, $2, $3, $4)::text`, printer, slot, tag, empty)
 }
 
+// SeeSpool returns a statement for the number of the spool that a printer says is in its only slot, which may be nil,
+// and of the one that it has named before. It loads the spool. Without one, it unloads the one before. If the printer
+// has several slots, nobody knows in which one the spool is.
+func SeeSpool(printer string, slot int64, number, before *int64) *db.Stmt {
+	return db.SQL(`
+		select load_slot(p.id, p.slots, s.id)::text
+		from printers p left join spools s on s.number = $3::int and s.hidden_at is null and not s.archived
+		where p.id = $1 and p.slots = 1 and $2::int = 1 and (s.id is not null or exists (
+			select from printer_slots l join spools o on o.id = l.spool_id and o.number = $4::int
+			where l.printer_id = p.id and l.slot = 1))`, printer, slot, number, before)
+}
+
 // lockPrinter is the server.Lock of a printer.
 func lockPrinter(ids ...string) []*db.Stmt {
 	return []*db.Stmt{lockSlots(), db.SQL(`select id from printers where id = $1 for no key update`, ids[0])}

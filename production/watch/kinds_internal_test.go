@@ -363,6 +363,52 @@ func TestMoonraker(t *testing.T) {
 	})
 }
 
+// The active spool of Moonraker is in the states, if its id is the number of a spool of the service.
+func TestActiveSpool(t *testing.T) {
+	t.Parallel()
+	const ours = "https://x:swk_abc@farm.example/spoolman"
+	for name, test := range map[string]struct {
+		spoolman string
+		active   []any // one after the other
+		want     []int // nil: the states have no slot
+	}{
+		"the service is the Spoolman":                    {ours, []any{12, 13, nil}, []int{12, 13, 0}},
+		"no spool is chosen at first":                    {ours, []any{nil, 12}, []int{0, 12}},
+		"an id that no spool has":                        {ours, []any{1 << 40, -1, 12}, []int{0, 12}},
+		"the ids are those of another Spoolman":          {"http://192.168.1.5:7912", []any{12, 13}, nil},
+		"Moonraker has no Spoolman; another client sets": {"", []any{12, 13}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				m := &watchtest.Moonraker{Spoolman: test.spoolman}
+				m.Klipper(true)
+				m.Activate(test.active[0])
+				defer r.net.Serve("voron:7125", m)()
+				r.follow(Connection{Kind: "moonraker", Address: "voron"})
+				r.wait(time.Second)
+				for _, spool := range test.active[1:] {
+					m.Activate(spool)
+					r.wait(time.Second)
+				}
+				m.Klipper(true) // it restarts, and the spool stays
+				r.wait(time.Second)
+				var got []int
+				for _, s := range r.states {
+					for _, slot := range s.Slots {
+						got = append(got, slot.Spool)
+						if slot.Slot != "T0" || slot.Empty {
+							t.Errorf("the slot is %+v", slot)
+						}
+					}
+				}
+				if !slices.Equal(got, test.want) {
+					t.Errorf("the spools are %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
 func TestBambu(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		p := &watchtest.Bambu{Serial: "01P00A123456789", Code: "12345678"}
@@ -382,8 +428,8 @@ func TestBambu(t *testing.T) {
 					tray("2", "PETG", "00FF00FF"), watchtest.Fields{"id": "3"}}}}}})
 		r.wait(time.Second)
 		r.want("idle")
-		if got, want := r.states[len(r.states)-1].Slots, []Slot{{"A1", "", "PLA", "#FF0000", new(80), false},
-			{"A2", "", "PLA", "#FF0000", new(80), false}, {"A3", "", "PETG", "#00FF00", new(80), false},
+		if got, want := r.states[len(r.states)-1].Slots, []Slot{{"A1", "", "PLA", "#FF0000", new(80), false, 0},
+			{"A2", "", "PLA", "#FF0000", new(80), false, 0}, {"A3", "", "PETG", "#00FF00", new(80), false, 0},
 			{Slot: "A4", Empty: true}}; !slices.EqualFunc(got, want, sameSpool) {
 			t.Errorf("the slots are %+v", got)
 		}

@@ -24,6 +24,8 @@ const (
 	rowWithin = 10 * time.Second // after the start of a job, its row is in the history
 )
 
+const maxSpool = 999_999_999 // the greatest number of a spool in the service
+
 // moonraker listens to Moonraker by JSON-RPC over a WebSocket, and reads its history by HTTP. A job's identity is the
 // id of its row in the history with its start, because ids begin again when rows are deleted.
 type moonraker struct {
@@ -35,6 +37,7 @@ type moonraker struct {
 	begun   time.Time // when the job that runs may have become another one
 	asked   time.Time // for the history
 	seconds float64   // that the slicer estimated for the job
+	slots   []Slot    // with the active spool, if the service is Moonraker's Spoolman
 }
 
 // klipper is the state of Klipper's objects. Notifications have the fields that changed, and decode into it.
@@ -75,7 +78,8 @@ var klipperAway = Observation{State: Offline, Code: "klipper", Message: language
 
 func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	// Moonraker opens WebSockets without a key too, so HTTP finds a wrong one.
-	if code, err := m.read(ctx, "/server/info", &struct{}{}); err != nil {
+	var info struct{ Components []string }
+	if code, err := m.read(ctx, "/server/info", &info); err != nil {
 		return err
 	} else if code != 200 {
 		return problem("kind", "What answers at %s is not %s.", m.address, "Moonraker")
@@ -96,6 +100,9 @@ func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	defer conn.CloseNow()
 	conn.SetReadLimit(maxMessage)
 	go ping(ctx, conn, cancel)
+	if m.slots = nil; slices.Contains(info.Components, "spoolman") {
+		m.readSpool(ctx)
+	}
 	if err := conn.Write(ctx, websocket.MessageText, []byte(subscribe)); err != nil {
 		return problemOf(err, m.address)
 	}
@@ -136,6 +143,35 @@ func (m *moonraker) read(ctx context.Context, path string, v any) (int, error) {
 	return m.get(ctx, path, &struct{ Result any }{v})
 }
 
+// activeSpool is the spool that a person has chosen in Moonraker, by its id in Spoolman. The API of Spoolman in the
+// service has the numbers of spools as ids. Moonraker has one active spool for all tools.
+type activeSpool struct {
+	ID int `json:"spool_id"` // 0 for none
+}
+
+func (a activeSpool) slots() []Slot {
+	if a.ID < 1 || a.ID > maxSpool {
+		a.ID = 0
+	}
+	return []Slot{{Slot: "T0", Spool: a.ID}}
+}
+
+// readSpool reads the active spool if the address of Moonraker's Spoolman has a key of the service. In another Spoolman,
+// the id is that of another spool. A Moonraker that does not say the spool is watched without it.
+func (m *moonraker) readSpool(ctx context.Context) {
+	var all struct {
+		Config struct{ Spoolman json.RawMessage }
+	}
+	var active activeSpool
+	m.read(ctx, "/server/config", &all)
+	if !bytes.Contains(all.Config.Spoolman, []byte("swk_")) {
+		return
+	}
+	if code, err := m.read(ctx, "/server/spoolman/spool_id", &active); err == nil && code == 200 {
+		m.slots = active.slots()
+	}
+}
+
 // take handles a message.
 func (m *moonraker) take(ctx context.Context, r rpcMessage, yield func(Observation)) error {
 	before, changed := m.status.Stats, true
@@ -150,6 +186,10 @@ func (m *moonraker) take(ctx context.Context, r rpcMessage, yield func(Observati
 		json.Unmarshal(r.Params[0], &m.status) // a field of another type keeps its value
 		now := m.status.Stats
 		changed = now.State != before.State || now.File != before.File || now.Total < before.Total
+	case r.Method == "notify_active_spool_set" && m.slots != nil && len(r.Params) > 0:
+		var active activeSpool
+		json.Unmarshal(r.Params[0], &active)
+		m.slots, changed = active.slots(), false
 	case r.Method == "notify_klippy_disconnected":
 		m.away = true
 	case r.Method == "notify_klippy_shutdown":
@@ -162,6 +202,7 @@ func (m *moonraker) take(ctx context.Context, r rpcMessage, yield func(Observati
 		return nil
 	}
 	o, now := m.observe(), time.Now()
+	o.Slots = m.slots
 	if changed {
 		m.begun = now
 	}

@@ -71,7 +71,7 @@ type Use struct {
 	Grams       *float64 `json:"grams,omitempty"`
 }
 
-// Slot is a place for a spool, as people see its name: A1 to D4 and HT1 of an AMS, External.
+// Slot is a place for a spool, as people see its name: A1 to D4 and HT1 of an AMS, External, T0 for a tool.
 type Slot struct {
 	Slot      string `json:"slot"`
 	Tag       string `json:"tag,omitempty"` // of the RFID chip
@@ -79,6 +79,7 @@ type Slot struct {
 	Color     string `json:"color,omitempty"` // #RRGGBB
 	Remaining *int   `json:"remaining_percent,omitempty"`
 	Empty     bool   `json:"empty"`
+	Spool     int    `json:"spool_number,omitempty"` // in the service
 }
 
 // Connection says how to reach a printer. Secret is the API key or the access code; for the digest authentication of

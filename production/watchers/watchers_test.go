@@ -58,6 +58,10 @@ func TestService(t *testing.T) {
 	fake, second := &watchtest.Moonraker{Key: secret}, &watchtest.Moonraker{}
 	fake.Klipper(true)
 	second.Klipper(true)
+	fake.Spoolman = "https://x:swk_key@farm.example/spoolman"
+	spool := c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
+		"net_weight_grams": 1000}).Want(201)
+	fake.Activate(spool.Value("number"))
 	h, h2 := httptest.NewServer(fake), httptest.NewServer(second)
 	t.Cleanup(h.Close)
 	t.Cleanup(h2.Close)
@@ -73,6 +77,7 @@ func TestService(t *testing.T) {
 		}
 	}
 	testkit.Eventually(t, "the printer is idle", shows("state", "idle"))
+	c.Get(t, path+"/"+printer).Want(200).Shows(map[string]string{"loaded.0.spool_id": spool.ID()})
 
 	print := func(m *watchtest.Moonraker, state, file, job, row string, mm float64) {
 		m.Row(job, 1.7e9, file, row, 90, mm)

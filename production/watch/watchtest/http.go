@@ -171,9 +171,11 @@ func (o *OctoPrint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Moonraker is Moonraker 0.11 with a printer whose state is set.
 type Moonraker struct {
-	Key string
+	Key      string
+	Spoolman string // the address of its Spoolman, or ""
 
 	mu      sync.Mutex
+	spool   any  // the id of the active spool, or nil
 	away    bool // Klipper is
 	status  map[string]Fields
 	history []Fields
@@ -231,6 +233,14 @@ func (m *Moonraker) Row(id string, start float64, file, status string, total, mm
 	m.Notify("notify_history_changed", Fields{"action": action, "job": row})
 }
 
+// Activate sets the active spool, or nil.
+func (m *Moonraker) Activate(spool any) {
+	m.mu.Lock()
+	m.spool = spool
+	m.mu.Unlock()
+	m.Notify("notify_active_spool_set", Fields{"spool_id": spool})
+}
+
 // File sets the metadata of a file.
 func (m *Moonraker) File(name string, fields Fields) {
 	m.mu.Lock()
@@ -270,7 +280,16 @@ func (m *Moonraker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case m.Key != "" && r.Header.Get("X-Api-Key") != m.Key:
 		answer(w, 401, Fields{"error": Fields{"code": 401, "message": "Unauthorized"}})
 	case r.URL.Path == "/server/info":
-		answer(w, 200, Fields{"result": Fields{"klippy_state": "ready", "moonraker_version": "v0.11.0"}})
+		components := []string{"history"}
+		if m.Spoolman != "" {
+			components = append(components, "spoolman")
+		}
+		answer(w, 200, Fields{"result": Fields{"klippy_state": "ready", "moonraker_version": "v0.11.0",
+			"components": components}})
+	case r.URL.Path == "/server/config":
+		answer(w, 200, Fields{"result": Fields{"config": Fields{"spoolman": Fields{"server": m.Spoolman}}}})
+	case r.URL.Path == "/server/spoolman/spool_id" && m.Spoolman != "":
+		answer(w, 200, Fields{"result": Fields{"spool_id": m.spool}})
 	case r.URL.Path == "/server/history/list":
 		answer(w, 200, Fields{"result": Fields{"count": len(m.history), "jobs": m.history}})
 	case r.URL.Path == "/server/files/metadata" && m.files[q.Get("filename")] != nil:

@@ -4678,6 +4678,8 @@ class LeasedSlot:
     """How much is left, as the printer says."""
     empty: bool
     """Whether nothing is loaded; false by default."""
+    spool_number: int | None
+    """Number of the spool, if the printer's software knows it, such as Moonraker's active spool."""
     number: int
     """The number of the slot in the service; 0 if no printer can have a slot with this name."""
 
@@ -4691,6 +4693,7 @@ def _LeasedSlot(d: Any, etag: str | None = None) -> LeasedSlot:
         color=get("color"),
         remaining_percent=get("remaining_percent"),
         empty=get("empty"),
+        spool_number=get("spool_number"),
         number=get("number"),
     )
 
@@ -4780,6 +4783,8 @@ class PrinterSlot:
     """How much is left, as the printer says."""
     empty: bool
     """Whether nothing is loaded; false by default."""
+    spool_number: int | None
+    """Number of the spool, if the printer's software knows it, such as Moonraker's active spool."""
     number: int
     """The number of the slot in the service; 0 if no printer can have a slot with this name."""
     unknown: bool
@@ -4795,6 +4800,7 @@ def _PrinterSlot(d: Any, etag: str | None = None) -> PrinterSlot:
         color=get("color"),
         remaining_percent=get("remaining_percent"),
         empty=get("empty"),
+        spool_number=get("spool_number"),
         number=get("number"),
         unknown=get("unknown"),
     )
@@ -9372,6 +9378,8 @@ class SentSlot(_SentSlotRequired, total=False):
     """How much is left, as the printer says."""
     empty: bool | None
     """Whether nothing is loaded; false by default."""
+    spool_number: int | None
+    """Number of the spool, if the printer's software knows it, such as Moonraker's active spool."""
 
 
 class _SentStateRequired(TypedDict):
@@ -18124,7 +18132,9 @@ class PrinterStatesResource:
         When the `tag` of one of the `slots` changes, the spool that has the tag is loaded into this slot, as
         `loadPrinterSlot` does, unless it is removed or archived. A slot that becomes empty, or gets a tag of no
         spool, unloads a spool that has another tag. A tag is that of the spool that `loadPrinterSlot` has last
-        loaded into its slot; a tag of zeros is none.
+        loaded into its slot; a tag of zeros is none. When the `spool_number` of the slot `T0` of a printer with
+        one slot changes, the spool with the number is loaded; without one, the spool that the printer has named
+        before is unloaded.
 
         Requires the role `operator` or `admin`.
 

@@ -2741,6 +2741,8 @@ export interface LeasedSlot {
   readonly remaining_percent: number | null;
   /** Whether nothing is loaded; false by default. */
   readonly empty: boolean;
+  /** Number of the spool, if the printer's software knows it, such as Moonraker's active spool. */
+  readonly spool_number: number | null;
   /** The number of the slot in the service; 0 if no printer can have a slot with this name. */
   readonly number: number;
 }
@@ -2793,6 +2795,8 @@ export interface PrinterSlot {
   readonly remaining_percent: number | null;
   /** Whether nothing is loaded; false by default. */
   readonly empty: boolean;
+  /** Number of the spool, if the printer's software knows it, such as Moonraker's active spool. */
+  readonly spool_number: number | null;
   /** The number of the slot in the service; 0 if no printer can have a slot with this name. */
   readonly number: number;
   /** Whether the printer says that a spool is in it, and nobody has loaded one. */
@@ -6517,6 +6521,8 @@ export interface SentSlot {
   remaining_percent?: number | null | undefined;
   /** Whether nothing is loaded; false by default. */
   empty?: boolean | null | undefined;
+  /** Number of the spool, if the printer's software knows it, such as Moonraker's active spool. */
+  spool_number?: number | null | undefined;
 }
 
 /** The type `SentState` of the API, in request bodies. */
@@ -12703,7 +12709,8 @@ export class PrinterStatesResource<M extends DecimalMode = "number"> {
    * When the `tag` of one of the `slots` changes, the spool that has the tag is loaded into this slot, as
    * `loadPrinterSlot` does, unless it is removed or archived. A slot that becomes empty, or gets a tag of no spool,
    * unloads a spool that has another tag. A tag is that of the spool that `loadPrinterSlot` has last loaded into its
-   * slot; a tag of zeros is none.
+   * slot; a tag of zeros is none. When the `spool_number` of the slot `T0` of a printer with one slot changes, the
+   * spool with the number is loaded; without one, the spool that the printer has named before is unloaded.
    *
    * Requires the role `operator` or `admin`.
    */
