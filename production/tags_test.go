@@ -138,7 +138,7 @@ func TestNamedSpool(t *testing.T) {
 		func() { w.Patch(t, "/api/v1/spools/"+other, j{"archived": true}).Want(200) },
 		func() {
 			w.Patch(t, "/api/v1/spools/"+other, j{"archived": false}).Want(200)
-			w.report(t, 2, 1) // so that it is hidden
+			w.report(t, 2, 1) // which loads it
 			w.load(t, w.printer, "1", nil)
 			w.Delete(t, "/api/v1/spools/"+other).Want(204)
 		},
@@ -149,6 +149,7 @@ func TestNamedSpool(t *testing.T) {
 		w.loaded(t, w.printer)
 	}
 	w.Post(t, "/api/v1/spools/"+other+"/restore", nil).Want(200)
+	w.loaded(t, w.printer)
 	names(1)
 	names(999_999_999)
 	w.loaded(t, w.printer)
