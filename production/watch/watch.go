@@ -68,7 +68,6 @@ type Use struct {
 	Tool        int      `json:"tool"`
 	Slot        string   `json:"slot,omitempty"`
 	Millimetres *float64 `json:"millimetres,omitempty"`
-	Grams       *float64 `json:"grams,omitempty"`
 }
 
 // Slot is a place for a spool, as people see its name: A1 to D4 and HT1 of an AMS, External, T0 for a tool.
