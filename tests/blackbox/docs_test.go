@@ -348,10 +348,13 @@ func testTour(t *testing.T, p program) {
 	check(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte(curlrc), 0o600))
 
 	var script strings.Builder
-	var shown []string
+	var shown []string // responses, and lines of responses that grep prints
 	for _, m := range fence.FindAllStringSubmatch(tour, -1) {
 		switch {
 		case m[1] == "json":
+			wantJSON(t, m[2])
+			shown = append(shown, m[2])
+		case m[1] == "text":
 			shown = append(shown, m[2])
 		case m[1] == "sh" && !strings.Contains(m[2], "go run . demo"):
 			script.WriteString(m[2])
@@ -371,13 +374,6 @@ func testTour(t *testing.T, p program) {
 	}
 	got := comparable(out.String())
 	for _, want := range shown {
-		for d := json.NewDecoder(strings.NewReader(want)); ; {
-			if err := d.Decode(new(any)); err == io.EOF {
-				break
-			} else if err != nil {
-				t.Fatalf("the tour shows a response that is not valid JSON: %v\n%s", err, want)
-			}
-		}
 		_, rest, ok := strings.Cut(got, comparable(want))
 		if !ok {
 			t.Errorf("the tour shows a response that the commands do not print at that point:\n%s\nremaining output:\n%s",
@@ -386,6 +382,18 @@ func testTour(t *testing.T, p program) {
 		got = rest
 	}
 	c.stop(t, syscall.SIGTERM)
+}
+
+// wantJSON fails the test unless the text consists of JSON values.
+func wantJSON(t *testing.T, text string) {
+	t.Helper()
+	for d := json.NewDecoder(strings.NewReader(text)); ; {
+		if err := d.Decode(new(any)); err == io.EOF {
+			return
+		} else if err != nil {
+			t.Fatalf("the tour shows a response that is not valid JSON: %v\n%s", err, text)
+		}
+	}
 }
 
 var (
