@@ -20,7 +20,7 @@ func keyCommands() []cli.Command {
 	return []cli.Command{
 		{
 			Name: "key add", Needs: cli.Farm,
-			Args: "--name N --role viewer|operator|printer [--tenant NAME] [--expires TIME]",
+			Args: "--name N --role viewer|operator|printer|watcher [--tenant NAME] [--expires TIME]",
 			Help: "create an API key and print its secret, which is shown only once",
 			Setup: func(flags *flag.FlagSet) cli.Run {
 				var k NewKey

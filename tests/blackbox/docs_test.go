@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"unicode"
 
 	"spoolwright/app"
+	"spoolwright/cli"
 	"spoolwright/server/openapi"
 	"spoolwright/tests/testkit"
 )
@@ -189,8 +191,8 @@ func TestCommandsInPagesExist(t *testing.T) {
 	}
 }
 
-// TestNamesInPagesExist checks the names in README.md and docs/*.md that users copy: settings, codes of errors, operations
-// and paths of the API.
+// TestNamesInPagesExist checks the names in the pages that users copy: settings, codes of errors, operations and paths
+// of the API, events, actions of the audit log, and commands.
 func TestNamesInPagesExist(t *testing.T) {
 	t.Parallel()
 	document := string(openapi.Document(programRoutes(t), "test", app.Events...))
@@ -203,11 +205,23 @@ func TestNamesInPagesExist(t *testing.T) {
 	upper := regexp.MustCompile("^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=.*)?$")
 	path := regexp.MustCompile(`^(?:GET|POST|PATCH|PUT|DELETE) /api/v1/[^?]*`)
 	operation := regexp.MustCompile(`^[a-z]+[A-Z]\w*$`)
+	kinds := map[string]bool{} // what events are about
+	for _, e := range app.Events {
+		kind, _, _ := strings.Cut(e.Type, ".")
+		kinds[regexp.QuoteMeta(kind)] = true
+	}
+	event := regexp.MustCompile(`^(?:` + strings.Join(slices.Sorted(maps.Keys(kinds)), "|") + `)\.[a-z_]+$`)
+	command := regexp.MustCompile(`^spoolwright ([a-z][a-z -]*)`)
+	isCommand := func(text string) bool {
+		return slices.ContainsFunc(app.Commands, func(c cli.Command) bool {
+			return text == c.Name || strings.HasPrefix(text, c.Name+" ")
+		})
+	}
 	// Names of other programs, of functions, and a misspelled setting.
 	others := []string{"HTTP_PROXY", "REQUESTS_CA_BUNDLE", "RATE_LIMIT_PER_MIN"}
 	codePages := []string{"docs/request.md", "docs/asvs.md", "docs/commit.md", "docs/benchmarks.md"}
 	checked := 0
-	for _, name := range append(userPages(t), "SECURITY.md") {
+	for _, name := range append(userPages(t), "SECURITY.md", "CHANGELOG.md") {
 		for _, code := range inlineCode.FindAllString(page(t, name), -1) {
 			code := strings.Trim(code, "`")
 			known := true
@@ -218,6 +232,10 @@ func TestNamesInPagesExist(t *testing.T) {
 				known = slices.ContainsFunc(routes, func(r *regexp.Regexp) bool { return r.MatchString(m) })
 			} else if operation.MatchString(code) && !slices.Contains(codePages, name) {
 				known = strings.Contains(document, `"operationId":"`+code+`"`)
+			} else if event.MatchString(code) {
+				known = strings.Contains(document, `"`+code+`"`)
+			} else if m := command.FindStringSubmatch(code); m != nil {
+				known = isCommand(m[1])
 			} else {
 				continue
 			}
