@@ -233,7 +233,8 @@ func Misspelled(environ []string) (all []string) {
 }
 
 // nearly reports whether a name is that of a setting in other letters or with other underscores, without some letters,
-// such as CORS_ORIGINS for CORS_ALLOWED_ORIGINS, or with up to three letters at its end.
+// such as CORS_ORIGINS for CORS_ALLOWED_ORIGINS, with up to three letters at its end, or with a quarter of the letters
+// wrong, such as TRUSTED_PROXY, but not the first one: SSL_CERT_FILE of other programs is not TLS_CERT_FILE.
 func nearly(name, setting string) bool {
 	letters := func(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "_", "") }
 	name, setting = letters(name), letters(setting)
@@ -241,8 +242,34 @@ func nearly(name, setting string) bool {
 	for _, letter := range setting {
 		rest = strings.TrimPrefix(rest, string(letter))
 	}
-	return len(setting) > 3 && 5*len(name) >= 3*len(setting) && (rest == "" ||
-		len(rest) <= 3 && strings.HasPrefix(name, setting))
+	switch {
+	case len(setting) <= 3 || 5*len(name) < 3*len(setting):
+		return false
+	case rest == "" || len(rest) <= 3 && strings.HasPrefix(name, setting):
+		return true
+	}
+	return name[0] == setting[0] && distance(name, setting) <= len(setting)/4
+}
+
+// distance returns how many letters to insert, delete or replace to make one text of the other.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // the distances of the part of a that was read from all beginnings of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := before
+			if a[i] != b[j] {
+				change++
+			}
+			before = row[j+1]
+			row[j+1] = min(change, row[j]+1, before+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // Mail returns the sender of e-mails, or nil without a mail server.
@@ -354,7 +381,10 @@ func publicURL(to *string, v string) error {
 
 func checkWebURL(v string) error {
 	u, err := url.Parse(v)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+	if err == nil && u.User != nil { // the value contains a password
+		return errors.New("must be an address without a user and a password")
+	}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return fmt.Errorf("%q is not an address such as https://farm.example/file.json", v)
 	}
 	return nil

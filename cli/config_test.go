@@ -2,6 +2,8 @@ package cli
 
 import (
 	"io"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,13 +33,43 @@ func TestPublicURL(t *testing.T) {
 	}
 }
 
+// A wrong setting is one line that names the variable and what it must be. testdata/wrong-settings.txt has the lines.
+func TestWrongSettings(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("testdata/wrong-settings.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := regexp.MustCompile(`(?m)^([A-Z].*)\n\t(.*)$`).FindAllStringSubmatch(string(b), -1)
+	seen := map[string]bool{}
+	for _, c := range cases {
+		values := map[string]string{}
+		for setting := range strings.SplitSeq(c[1], " ") {
+			name, value, _ := strings.Cut(setting, "=")
+			values[name], seen[name] = value, true
+		}
+		_, err := loadConfig(func(name string) string { return values[name] }, io.Discard, false)
+		if err == nil || err.Error() != c[2] || strings.Contains(c[2], "hid") {
+			t.Errorf("%s:\n\t%v, want\n\t%s", c[1], err, c[2])
+		}
+	}
+	for _, s := range new(Config).settings() {
+		if !seen[s.name] {
+			t.Errorf("testdata/wrong-settings.txt has no wrong value of %s", s.name)
+		}
+	}
+}
+
 // A variable with nearly the name of a setting is a warning at the start.
 func TestMisspelled(t *testing.T) {
 	t.Parallel()
 	for name, setting := range map[string]string{
 		"RATE_LIMIT_PER_MIN": "RATE_LIMIT_PER_MINUTE", "LISTENADDR": "LISTEN_ADDR", "LISTEN_ADDRESS": "LISTEN_ADDR",
 		"listen_addr": "LISTEN_ADDR", "CORS_ORIGINS": "CORS_ALLOWED_ORIGINS", "TLS_CERT": "TLS_CERT_FILE",
-		"SMTP_URLS": "SMTP_URL", "DB_MAX_CONN": "DB_MAX_CONNS", "TRUSTED_PROXY": "", "PUBLIC_URL": "", "WEB": "",
+		"SMTP_URLS": "SMTP_URL", "DB_MAX_CONN": "DB_MAX_CONNS", "TRUSTED_PROXY": "TRUSTED_PROXIES",
+		"LISTEN_ADRR": "LISTEN_ADDR", "DATABASE_URI": "DATABASE_URL", "JWT_SECRTE": "JWT_SECRET", "LISTEN_FDS": "",
+		"LISTEN_PORT": "", "SMTP_HOST": "", "PGDATA": "", "KUBERNETES_SERVICE_HOST": "", "TLS_CA_FILE": "",
+		"LOG_FILE": "", "DATA_HOME": "", "PUBLIC_KEY": "", "WATCHDOG_USEC": "", "PUBLIC_URL": "", "WEB": "",
 		"WEBS": "", "PATH": "", "HOME": "", "LANG": "", "TEST_DATABASE_URL": "", "GOGC": "", "POSTGRES_BIN": "",
 		"DATABASE_URL_TEST": "", "SHELL": "", "LOGNAME": "", "LS_COLORS": "", "SSL_CERT_FILE": "", "": "",
 	} {
