@@ -106,22 +106,33 @@ func (o *OwnTLS) Authority() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.authority.Certificate[0]})
 }
 
+// addresses returns the URLs at which other machines can open a service with these hosts that listens on an address.
+func addresses(hosts []string, listen string) (urls []string) {
+	host, port, _ := net.SplitHostPort(listen)
+	only := normalHost(host) // "" if the service listens on all addresses
+	for _, host := range hosts {
+		ip, err := netip.ParseAddr(host)
+		if host != "localhost" && (err != nil || !ip.IsLoopback()) && (only == "" || host == only) {
+			urls = append(urls, "https://"+net.JoinHostPort(host, port))
+		}
+	}
+	return urls
+}
+
 // Announce logs, and prints on a terminal, the addresses at which other machines can open the service, and the
-// fingerprint of the authority, so that people can verify what they install.
+// fingerprint of the authority, so that people can verify what they install. It warns if there are none.
 func (o *OwnTLS) Announce(l Listeners, out io.Writer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, port, _ := net.SplitHostPort(l.API.Addr().String())
-	var addresses []string
-	for _, host := range names(o.server.Leaf) {
-		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
-			addresses = append(addresses, "https://"+net.JoinHostPort(host, port))
-		}
+	addresses := addresses(names(o.server.Leaf), l.API.Addr().String())
+	if len(addresses) == 0 {
+		o.log.Warn("TLS_SELF_SIGNED is on, but LISTEN_ADDR accepts connections only from this machine: remove it, or " +
+			"set it to 0.0.0.0:8000, so that other devices can open the service")
 	}
 	fingerprint := fmt.Sprintf("%X", sha256.Sum256(o.authority.Certificate[0]))
 	o.log.Info("serving HTTPS with a certificate of its own; devices install the authority from /farm-ca.crt",
 		"addresses", strings.Join(addresses, " "), "sha256", fingerprint)
-	if IsTerminal(out) {
+	if IsTerminal(out) && len(addresses) > 0 {
 		fmt.Fprintf(out, "devices:  %s\n          install /farm-ca.crt, SHA-256 %s\n", strings.Join(addresses, " "),
 			fingerprint)
 	}

@@ -141,6 +141,35 @@ func TestOwnAuthority(t *testing.T) {
 	}
 }
 
+// The log names the addresses that other machines can reach, and warns if there are none.
+func TestAddressesOfOwnTLS(t *testing.T) {
+	t.Parallel()
+	f := newOwnFarm(t, t.TempDir(), "")
+	hosts := names(f.server.Leaf)
+	for listen, want := range map[string][]string{
+		"[::]:8000": {"https://workshop:8000", "https://workshop.local:8000", "https://192.168.1.20:8000",
+			"https://203.0.113.5:8000", "https://[fd00::20]:8000"},
+		"192.168.1.20:8443": {"https://192.168.1.20:8443"}, "[fd00::20]:8000": {"https://[fd00::20]:8000"},
+		"127.0.0.1:8000": nil, "[::1]:8000": nil,
+	} {
+		if got := addresses(hosts, listen); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", listen, got, want)
+		}
+	}
+	for listen, word := range map[string]string{"127.0.0.1:0": "only from this machine", ":0": "https://workshop:"} {
+		l, err := net.Listen("tcp", listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.text.Reset()
+		f.Announce(Listeners{API: l}, io.Discard)
+		l.Close()
+		if !strings.Contains(f.text.String(), word) {
+			t.Errorf("%s: the log has %q", listen, f.text.String())
+		}
+	}
+}
+
 // The certificate is renewed before its end and for a new address, without a restart, and devices do not notice.
 func TestOwnCertificateIsRenewed(t *testing.T) {
 	t.Parallel()
