@@ -23,6 +23,10 @@ const (
 	oldestMajor = 15
 	installHint = "Debian, Ubuntu: apt install postgresql; Fedora, RHEL: dnf install postgresql-server; " +
 		"macOS: brew install postgresql"
+	// versionHint has the packages of one major version. Those of a distribution have only one or two.
+	versionHint = "Debian, Ubuntu: apt install postgresql-%[1]d, with the repository of https://apt.postgresql.org; " +
+		"Fedora, RHEL: dnf install postgresql%[1]d-server, with that of https://yum.postgresql.org; " +
+		"macOS: brew install postgresql@%[1]d"
 )
 
 // tools are the binaries of one PostgreSQL installation.
@@ -65,21 +69,21 @@ func (s *Server) findTools() (tools, error) {
 			rejected = append(rejected, fmt.Sprintf("%s (version %d)", folder, t.major))
 		}
 	}
-	need := fmt.Sprintf("%d or newer", oldestMajor)
+	need, hint, found := fmt.Sprintf("%d or newer", oldestMajor), installHint, ""
 	if want != 0 {
 		need = fmt.Sprintf("%d, which created the cluster %s,", want, s.cluster)
+		hint = fmt.Sprintf(versionHint, want)
 	}
-	found := ""
 	if want >= oldestMajor && newest > want {
 		return tools{}, fmt.Errorf("%w: the cluster %s was created by version %d, and only version %d is installed: "+
 			"install version %[3]d too, and run `spoolwright upgrade-data` to use version %[4]d from now on (%[5]s)",
-			ErrNoPostgres, s.cluster, want, newest, installHint)
+			ErrNoPostgres, s.cluster, want, newest, hint)
 	}
 	if len(rejected) > 0 {
 		found = "; found only " + strings.Join(rejected, ", ")
 	}
 	return tools{}, fmt.Errorf("%w: install version %s (%s), or set DATABASE_URL%s",
-		ErrNoPostgres, need, installHint, found)
+		ErrNoPostgres, need, hint, found)
 }
 
 // usualFolders returns the folders that may contain the binaries, in order of preference.

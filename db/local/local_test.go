@@ -501,7 +501,26 @@ func TestErrors(t *testing.T) {
 			uid, _ := strconv.Atoi(u.Uid)
 			check(t, os.Chown(cluster, uid, -1))
 		}
-		fails(t, local.Options{Dir: dir}, local.ErrNoPostgres, "version 9", cluster)
+		fails(t, local.Options{Dir: dir}, local.ErrNoPostgres, "version 9", cluster, "apt install postgresql-9,")
+	})
+	t.Run("older version", func(t *testing.T) { // as after an upgrade of the operating system
+		dir, bin := folder(t), folder(t)
+		check(t, os.Chmod(bin, 0o755))
+		for _, name := range []string{"postgres", "initdb"} {
+			script := "#!/bin/sh\necho 'postgres (PostgreSQL) 17.2'\n"
+			check(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755))
+			check(t, os.Chmod(filepath.Join(bin, name), 0o755))
+		}
+		cluster := filepath.Join(dir, "postgres")
+		check(t, os.Mkdir(cluster, 0o700))
+		check(t, os.WriteFile(filepath.Join(cluster, "PG_VERSION"), []byte("15\n"), 0o600))
+		if u, err := user.Lookup("postgres"); err == nil && os.Geteuid() == 0 {
+			uid, _ := strconv.Atoi(u.Uid)
+			check(t, os.Chown(cluster, uid, -1))
+		}
+		fails(t, local.Options{Dir: dir, Folders: []string{bin}}, local.ErrNoPostgres, "was created by version 15",
+			"only version 17", "spoolwright upgrade-data", "apt install postgresql-15,", "https://apt.postgresql.org",
+			"postgresql15-server", "postgresql@15")
 	})
 	t.Run("wrong setting", func(t *testing.T) {
 		settings := map[string]string{"shared_buffers": "many"}
