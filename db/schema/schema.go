@@ -81,6 +81,10 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 		}
 	}
 
+	if err := checkEncoding(conn); err != nil {
+		return applied, err
+	}
+
 	var member string
 	if memberURL != "" && memberURL != ownerURL {
 		if c, err := pgx.ParseConfig(memberURL); err == nil {
@@ -118,6 +122,17 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 	}
 	s.grantMembership(ctx, conn, conn.Config().User, member)
 	return applied, nil
+}
+
+// checkEncoding returns an error if the database cannot store all texts. A pooler may not tell the encoding.
+func checkEncoding(conn *pgx.Conn) error {
+	encoding := conn.PgConn().ParameterStatus("server_encoding")
+	if encoding == "" || encoding == "UTF8" {
+		return nil
+	}
+	return fmt.Errorf("the database %q has the encoding %s instead of UTF8, and an encoding cannot be changed: create "+
+		"another database with CREATE DATABASE farm ENCODING 'UTF8' TEMPLATE template0",
+		conn.Config().Database, encoding)
 }
 
 // HowToMigrate is the advice for a database that lacks a part of the schema.
