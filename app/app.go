@@ -128,7 +128,7 @@ func serve(ctx context.Context, call *cli.Call) error {
 		}
 		return serveOn(ctx, call, c, d, l, func(base string, once *auth.OneLogin) error {
 			if c.DatabaseURL != "" {
-				return accounts.Serving(call.Out, base)
+				return accounts.NoFirstLogin(ctx, c, d, base, call.Out)
 			}
 			return accounts.FirstLogin(ctx, c, d, base, once, call.Out)
 		})

@@ -23,7 +23,7 @@ func FirstLogin(
 		return err
 	}
 	if len(tenants) > 0 {
-		return Serving(out, baseURL)
+		return serving(out, baseURL)
 	}
 	admin := NewUser{
 		Tenant: "farm", NewTenant: true, Email: "admin@farm.example", Name: "Admin", Role: "admin",
@@ -55,8 +55,22 @@ func Announce(out io.Writer, what, baseURL, link string, u NewUser, stop string)
 	return err
 }
 
-// Serving prints on a terminal where the service serves, and how to stop it.
-func Serving(out io.Writer, baseURL string) error {
+// NoFirstLogin shows on a terminal where a service with DATABASE_URL serves, and warns if its database has no tenant. It
+// creates none: of several instances, only one would have the file with the password.
+func NoFirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out io.Writer) error {
+	tenants, err := d.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	if len(tenants) == 0 {
+		c.Log.Warn("the database has no users, so nobody can sign in: create the first one with `spoolwright user add " +
+			"--tenant FARM --new-tenant --email EMAIL --name NAME --role admin` and the same settings")
+	}
+	return serving(out, baseURL)
+}
+
+// serving prints on a terminal where the service serves, and how to stop it.
+func serving(out io.Writer, baseURL string) error {
 	if !cli.IsTerminal(out) {
 		return nil
 	}
