@@ -561,6 +561,13 @@ func testStartErrors(t *testing.T, p program) {
 		"MIGRATE_DATABASE_URL: ", "password", "percent-encode")
 	start(1, []string{"DATABASE_URL=" + strings.Replace(owner, name, "no_such_database", 1)},
 		"DATABASE_URL: ", "no_such_database", "CREATE DATABASE")
+	super := testkit.Private().SuperURL()
+	latin := name + "_latin"
+	testkit.ExecURL(t, super, "create database "+latin+` owner spoolwright_owner encoding 'LATIN1' template template0
+		lc_collate 'C' lc_ctype 'C'`)
+	t.Cleanup(func() { testkit.ExecURL(t, super, "drop database "+latin) })
+	start(1, []string{"DATABASE_URL=" + testkit.WithDatabase(owner, latin)}, "DATABASE_URL: ", latin, "LATIN1",
+		"CREATE DATABASE farm ENCODING 'UTF8' TEMPLATE template0")
 	for _, secret := range []string{"12/hidden", "hidden/x", "hidden%", "x@hidden"} {
 		start(2, []string{"DATABASE_URL=postgres://farm:" + secret + "@127.0.0.1:1/farm"}, "DATABASE_URL: ",
 			"percent-encode special characters of the password: @ is %40")
@@ -594,6 +601,15 @@ func testDatabaseURL(t *testing.T, p program) {
 	if strings.Contains(c.stderr.String()+c.stdout.String(), "password") {
 		t.Error("the output has a first login, which DATABASE_URL excludes")
 	}
+	const noUsers = "the database has no users"
+	if strings.Contains(c.stderr.String(), noUsers) {
+		t.Error("the log says that there are no users")
+	}
+	c.stop(t, syscall.SIGTERM)
+	c = p.start(t, []string{"DATABASE_URL=" + ownerURL(testkit.MigratedDatabase(t)), secretEnv})
+	eventually(t, "the log says that there are no users", func() bool {
+		return strings.Contains(c.stderr.String(), noUsers) && strings.Contains(c.stderr.String(), "spoolwright user add")
+	})
 	c.stop(t, syscall.SIGTERM)
 }
 
