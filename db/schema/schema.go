@@ -75,14 +75,13 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 		return applied, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := checkEncoding(conn); err != nil {
+		return applied, err
+	}
 	if dial.IsNamed(conn.Config(), ownerURL) {
 		if err := dial.CheckPooler(ctx, conn); err != nil {
 			return applied, err
 		}
-	}
-
-	if err := checkEncoding(conn); err != nil {
-		return applied, err
 	}
 
 	var member string
