@@ -1,6 +1,7 @@
 package blackbox_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -456,7 +457,16 @@ func TestComposeFile(t *testing.T) {
 	settings := buildProgram(t).settings(t)
 	variables := regexp.MustCompile(`\$\{([A-Z_]+)(?:\}|:\?)`)
 	made := block(t, "sh", "OWNER_PASSWORD SERVICE_PASSWORD")
+	notPassed := []string{"LISTEN_ADDR", "DATA_DIR", "TLS_SELF_SIGNED"} // of the image, whose files are read-only
+	for _, s := range settings {
+		if _, ok := service.Environment[s.name]; ok == slices.Contains(notPassed, s.name) {
+			t.Errorf("deploy/compose.yaml passes %s: %v", s.name, ok)
+		}
+	}
 	for name, value := range service.Environment {
+		if !strings.Contains(value, "${") && name != "GOMEMLIMIT" {
+			t.Errorf("%s does not come from .env", name)
+		}
 		known := slices.ContainsFunc(settings, func(s setting) bool { return s.name == name })
 		if !known && name != "GOMEMLIMIT" {
 			t.Errorf("%s is not a setting of the program", name)
@@ -590,8 +600,8 @@ func testNginx(t *testing.T, p program) {
 		"listen 443 ssl":            "listen " + address + " ssl",
 		"/etc/ssl/farm.example.pem": certFile,
 		"/etc/ssl/farm.example.key": keyFile,
-		"127.0.0.1:8001":            strings.TrimPrefix(instances[0].url, "http://"),
-		"127.0.0.1:8002":            strings.TrimPrefix(instances[1].url, "http://"),
+		" 127.0.0.1:8000":           " " + strings.TrimPrefix(instances[0].url, "http://"),
+		"#server 127.0.0.1:8001":    "server " + strings.TrimPrefix(instances[1].url, "http://"),
 	} {
 		if n := strings.Count(config, old); n != 1 {
 			t.Fatalf("deploy/nginx.conf contains %q %d times, want once", old, n)
@@ -745,6 +755,32 @@ func testNginx(t *testing.T, p program) {
 	instances[at].stop(t, syscall.SIGTERM)
 	if status, _ := proxy.call(t, token, "GET", "/api/v1/auth/me", nil); status != 200 {
 		t.Errorf("with one of two instances stopped: %d, want 200", status)
+	}
+	instances[1-at].stop(t, syscall.SIGTERM)
+
+	// The errors of nginx itself are JSON for the API.
+	for path, want := range map[string]bool{"/api/v1/auth/me": true, "/": false} {
+		r, err := proxy.client.Get(proxy.url + path)
+		check(t, err)
+		body, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		check(t, err)
+		isJSON := strings.Contains(string(body), `"code": "UNAVAILABLE"`) && json.Valid(body) &&
+			r.Header.Get("Content-Type") == "application/json" && r.Header.Get("Strict-Transport-Security") != ""
+		if r.StatusCode != 502 || isJSON != want {
+			t.Errorf("%s without an instance: %d %v\n%s", path, r.StatusCode, r.Header, body)
+		}
+	}
+	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"})
+	check(t, err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /api/v1/spools HTTP/1.1\r\nHost: farm.example\r\nContent-Length: 2000000000\r\n\r\n")
+	response, err = http.ReadResponse(bufio.NewReader(conn), nil)
+	check(t, err)
+	body, err = io.ReadAll(response.Body)
+	check(t, err)
+	if response.StatusCode != 413 || !json.Valid(body) || !strings.Contains(string(body), "PAYLOAD_TOO_LARGE") {
+		t.Errorf("a body of 2 GB: %d %s", response.StatusCode, body)
 	}
 	proxy.stop(t, syscall.SIGQUIT)
 }
