@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"spoolwright/auth/archive"
 	"spoolwright/db"
 	"spoolwright/tests/testkit"
 )
@@ -1930,10 +1931,12 @@ func (f *gramFarm) check() {
 		}
 	}
 	var invalid int
+	var broken string
 	err := f.api.DB.Read(db.As(context.Background(), f.user.Actor),
-		db.SQL(`select count(*) from spool_usage u where not valid_usage(u)`).Into(&invalid))
-	if err != nil || invalid > 0 {
-		f.failf("%d entries of the ledger are not valid: %v", invalid, err)
+		db.SQL(`select count(*) from spool_usage u where not valid_usage(u)`).Into(&invalid),
+		db.SQL(archive.BrokenRule).Into(&broken))
+	if err != nil || invalid > 0 || broken != "" {
+		f.failf("%d entries of the ledger are not valid: %v, %s", invalid, err, broken)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Import creates a tenant from a file. The tenant has the id in the file, and the name in the file unless another name
 // is given. Import checks the whole file first and fills the tables in one transaction, so that it imports all or
-// nothing.
+// nothing. It rejects rows that contradict the ledgers; see BrokenRule.
 func Import(ctx context.Context, a accounts.Accounts, o tables.Owner, file io.ReadSeeker, name string,
 ) (h Header, rows int64, err error) {
 	h, _, err = read(file, func(_ Header, _ section, rows io.Reader) error {
@@ -130,8 +130,17 @@ func fill(ctx context.Context, a accounts.Accounts, t *tables.Tx, file io.Reader
 		having count(*) > 0`); err != nil {
 		return 0, err
 	}
-	_, err = t.Exec(`analyze (skip_locked) ` + strings.Join(filled, ", "))
-	return total, err
+	if _, err := t.Exec(`analyze (skip_locked) ` + strings.Join(filled, ", ")); err != nil {
+		return 0, err
+	}
+	var broken string
+	if err := t.Row(BrokenRule, &broken); err != nil {
+		return 0, err
+	}
+	if broken != "" {
+		return 0, fmt.Errorf("the rows of the file contradict each other: %s", broken)
+	}
+	return total, nil
 }
 
 // claimLogins enters the users in the login directory.

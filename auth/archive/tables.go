@@ -23,6 +23,9 @@ var omitted = map[string]string{
 	"queue_items":      "as queue_signals",
 	"link_emails":      "this installation sends them",
 	"webhook_emails":   "it counts what this installation sends",
+	"usage_days":       "this installation makes it from the ledger",
+	"usage_changes":    "as usage_days",
+	"usage_summaries":  "as usage_days",
 }
 
 // last are the tables that an import fills last. Triggers of other tables send events to webhooks, so these must not

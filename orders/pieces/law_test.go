@@ -2,6 +2,7 @@ package pieces_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"spoolwright/auth/archive"
+	"spoolwright/db"
 	"spoolwright/tests/testkit"
 )
 
@@ -554,6 +557,11 @@ func (h *history) check() {
 	}
 	if costs != cost || waits != waiting {
 		h.failf("by %s, the cost is %s and %s wait; in all, %s and %s: %s", by, costs, waits, cost, waiting, report.Body)
+	}
+	var broken string
+	err := h.c.API.DB.Read(db.As(context.Background(), h.c.Actor), db.SQL(archive.BrokenRule).Into(&broken))
+	if err != nil || broken != "" {
+		h.failf("an archive of the farm cannot be imported: %v, %s", err, broken)
 	}
 	if by != "order" {
 		return

@@ -6,12 +6,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -116,6 +118,7 @@ var notInFiles = map[string]string{
 	"idempotency_keys": "of the installation", "queue_signals": "made by the import",
 	"queue_items": "made by the service", "webhook_emails": "of the installation", "link_emails": "of the installation",
 	"printer_leases": "of the installation", "deleted_rows": "for clients of the installation",
+	"usage_days": "made by the service", "usage_changes": "made by the service", "usage_summaries": "made by the service",
 }
 
 // fullFarm creates a tenant that has rows in all tables of tenants but notInFiles.
@@ -173,9 +176,6 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	tenant := `'` + f.tenant.ID + `'`
 	testkit.ExecURL(t, testkit.WithDatabase(testkit.Private().SuperURL(), in.name),
 		`insert into spoolman_items values (`+tenant+`, 'spool', '1 x', '`+spool+`', '{}')`,
-		`insert into usage_days (tenant_id, by_printer, day, material_type, color_key, printer_key, grams, wasted_grams,
-			corrected_grams, unpriced_grams) values (`+tenant+`, false, '2024-01-01', 'PLA', 'odd', '', 1.5, 0, 0, 0)`,
-		`insert into usage_changes (tenant_id, id, spool_id) values (`+tenant+`, gen_random_uuid(), '`+spool+`')`,
 		`insert into printer_settings values (`+tenant+`, 'currency', '"EUR"')`,
 		`insert into shop_orders (tenant_id, shop_id, number) select tenant_id, id, '1' from shops
 			where tenant_id = `+tenant+` limit 1`,
@@ -183,8 +183,7 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 		`insert into sample_rows values (`+tenant+`, '`+spool+`')`,
 		`insert into import_columns values (`+tenant+`, 'spools', '{"Sorte":"material_type","Bild":""}')`,
 		`insert into file_orders (tenant_id, source, reference, order_id, merged) select tenant_id, 'etsy', '1', id, '{}'
-			from orders where tenant_id = `+tenant+` limit 1`,
-		`insert into usage_summaries values (`+tenant+`, '2024-01-02', 'UTC') on conflict do nothing`)
+			from orders where tenant_id = `+tenant+` limit 1`)
 	if len(in.rows(t, f.tenant.ID)["filament_catalog"]) == 0 {
 		testkit.ExecURL(t, testkit.WithDatabase(testkit.Private().SuperURL(), in.name),
 			`insert into filament_catalog (tenant_id, id, external_id, vendor, name, material_type, material_name, color,
@@ -520,6 +519,73 @@ func TestArchiveRefusals(t *testing.T) {
 		}
 	}
 	to.must(t, nil, "tenant", "import", path)
+}
+
+// A file whose rows contradict its ledgers is refused with what is wrong, although its checksum is right.
+func TestArchiveBreaksRules(t *testing.T) {
+	t.Parallel()
+	from, to := newInstallation(t), newInstallation(t)
+	f := from.api.Tenant(t)
+	c := f.User(t, "admin")
+	product := c.NewProduct(t, "A", 10)
+	order, item := c.NewOrder(t, product, 3)
+	spool := c.NewSpool(t, 950, testkit.JSON{"purchase_price": 19})
+	other := c.NewRun(t, product, item, 3, nil)
+	run := c.NewRun(t, product, item, 3, testkit.JSON{"materials": []testkit.JSON{
+		{"spool_id": spool, "actual_weight_grams": 30}}})
+	c.Post(t, run+"/complete", nil).Want(200)
+	c.Post(t, order+"/deliver", testkit.JSON{"items": []testkit.JSON{{"id": item, "quantity": 2}}}).Want(200)
+	file := from.export(t, f.ID)
+	for _, r := range []struct{ table, has, column, value, want string }{
+		{"spools", spool, "remaining_weight_grams", "940", "has 940 g, and its usage ledger adds up to 920 g"},
+		{"spool_usage", "created", "after_grams", "949", "has 920 g, and its usage ledger adds up to 919 g"},
+		{"run_materials", spool, "sent_actual_grams", "29", "has used 29 g of the spool 1, and the usage ledger 30 g"},
+		{"run_materials", spool, "cost_per_gram", "0.03", "costs 0.57, and its materials 0.9"},
+		{"production_runs", path.Base(run), "filament_cost", "5", "costs 5, and its materials 0.57"},
+		{"product_pieces", product, "on_hand", "7", "has 7 pieces in stock"},
+		{"product_pieces", product, "unvalued", "0", "0 of them without a cost"},
+		{"product_pieces", product, "value", "7", "with the value 7"},
+		{"piece_entries", "produced", "pieces", "9", "adds up to 7"},
+		{"run_items", path.Base(run), "failed_quantity", "1", "has printed 2 pieces, and the ledger of pieces has 3"},
+		{"run_items", path.Base(run), "run_id", path.Base(other), "has printed 0 pieces, and the ledger of pieces has 3"},
+		{"order_items", item, "delivered", "3", "has 3 delivered pieces, and the ledger of pieces has 2"},
+		{"orders", path.Base(order), "unassigned_count", "2", "has the unassigned_count 2, and 0 such lines"},
+		{"counters", "spools", "last", "0", "the last number of spools is 0"},
+		{"counters", "orders", "total", "4", "the number of orders is 4"},
+	} {
+		to.refuses(t, edited(t, file, r.table, r.has, r.column, r.value), r.want)
+	}
+	for table, rows := range to.rows(t, f.ID) {
+		testkit.Equal(t, len(rows), 0, "rows of %s", table)
+	}
+	to.must(t, edited(t, file, "spools", spool, "notes", "changed"), "tenant", "import", "-")
+}
+
+// edited returns a file with another value of a column in the only row of a table that has the text.
+func edited(t *testing.T, file []byte, table, has, column, value string) []byte {
+	t.Helper()
+	return rewritten(t, file, func(text string) string {
+		lines, at, rows := strings.SplitAfter(text, "\n"), -1, 0
+		for i, line := range lines {
+			switch {
+			case strings.HasPrefix(line, `{"table":`):
+				var s struct{ Columns []string }
+				check(t, json.Unmarshal([]byte(line), &s))
+				if at = -1; strings.HasPrefix(line, `{"table":"`+table+`"`) {
+					at = slices.Index(s.Columns, column)
+				}
+			case at >= 0 && strings.Contains(line, has):
+				cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+				cells[at] = value
+				lines[i] = strings.Join(cells, "\t") + "\n"
+				rows++
+			}
+		}
+		if rows != 1 {
+			t.Fatalf("%d rows of %s have %q, or there is no column %s", rows, table, has, column)
+		}
+		return strings.Join(lines, "")
+	})
 }
 
 // An import that is killed leaves nothing behind, and can be repeated.
