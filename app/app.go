@@ -178,6 +178,7 @@ func serveOn(ctx context.Context, call *cli.Call, c cli.Config, d *db.DB, l cli.
 	}
 	go sweep(ctx, c, d)
 	go analyze(ctx, c, d)
+	go compareClocks(ctx, d)
 	for _, warning := range append(c.Warnings(), cli.Misspelled(os.Environ())...) {
 		c.Log.Warn(warning)
 	}
@@ -197,7 +198,7 @@ func serveOn(ctx context.Context, call *cli.Call, c cli.Config, d *db.DB, l cli.
 // newServer returns the server. The argument once is the login for the link that the first start prints, or nil; own
 // has the certificates of TLS_SELF_SIGNED, or is nil.
 func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*server.Server, error) {
-	tokens, err := auth.NewTokens(c.JWTSecrets, c.AccessTTL, c.RefreshTTL, time.Now)
+	tokens, err := auth.NewTokens(c.JWTSecrets, c.AccessTTL, c.RefreshTTL, d.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +207,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		DB: d, Secrets: c.JWTSecrets, AllowedNetworks: c.WebhookNetworks, Version: cli.Version, Log: c.Log,
 		PublicURL: c.PublicURL, Mail: sender,
 	})
-	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
+	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), d.Now)
 	if c.Web != "off" { // links lead to pages
 		a.SendLinks(sender, c.PublicURL)
 	}
@@ -215,7 +216,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		routes = append(routes, feature(d)...)
 	}
 	routes = append(routes, hooks.Routes()...)
-	connections := shops.New(d, c.JWTSecrets, time.Now)
+	connections := shops.New(d, c.JWTSecrets, d.Now)
 	routes = append(routes, connections.Routes()...)
 	var dial watch.Dial // nil if the service watches no printers
 	if c.Watch {
@@ -229,7 +230,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		filaments := &inventory.Catalog{DB: d, URL: c.CatalogURL,
 			Client: webhooks.NewClient(outside, strings.HasPrefix(c.CatalogURL, "https:"))}
 		pages := web.Config{Auth: a, Catalog: filaments, Start: start.New(d), Once: once, Insecure: c.Web == "insecure",
-			PublicURL: c.PublicURL, Log: c.Log, Mail: sender}
+			PublicURL: c.PublicURL, Log: c.Log, Mail: sender, Now: d.Now}
 		if own != nil {
 			pages.Authority = own.Authority
 		}
@@ -311,5 +312,20 @@ func analyze(ctx context.Context, c cli.Config, d *db.DB) {
 		if err := d.Analyze(ctx); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot analyze the tables that have grown; retrying in 15 s", "error", err)
 		}
+	}
+}
+
+// compareClocks compares the clock of this machine with PostgreSQL's each minute until ctx ends: d.Now follows, and a
+// large difference is logged.
+func compareClocks(ctx context.Context, d *db.DB) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Minute):
+		}
+		check, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_ = d.Ready(check) // the state is for those who ask /readyz
+		cancel()
 	}
 }

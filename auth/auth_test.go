@@ -837,3 +837,32 @@ func TestExpiredSessionsAreDeleted(t *testing.T) {
 		t.Errorf("%d sessions, %v", n, err)
 	}
 }
+
+// Instances whose clocks differ accept each other's tokens, and a refresh that is repeated at another one: their time
+// is that of PostgreSQL.
+func TestInstancesWithOtherClocks(t *testing.T) {
+	t.Parallel()
+	var instances []*testkit.API
+	for _, ahead := range []time.Duration{0, 90 * time.Second, -90 * time.Second} {
+		d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 2,
+			Now: func() time.Time { return time.Now().Add(ahead) }})
+		testkit.Check(t, err)
+		t.Cleanup(d.Close)
+		instances = append(instances, testkit.New(t, testkit.Options{DB: d, Now: d.Now}))
+	}
+	user := instances[0].Tenant(t).User(t, "viewer")
+	for i, from := range instances {
+		login := from.Anonymous().Post(t, "/api/v1/auth/login", j{"email": user.Email, "password": testkit.Password}).Want(200)
+		next := from.Anonymous().Post(t, "/api/v1/auth/refresh", j{"refresh_token": login.Text("refresh_token")}).Want(200)
+		for k, to := range instances {
+			other := &testkit.Client{API: to, Token: next.Text("access_token")}
+			if a := other.Get(t, "/api/v1/auth/me"); a.Status != 200 {
+				t.Errorf("instance %d rejects a token of instance %d: %s", k, i, a.Body)
+			}
+			a := to.Anonymous().Post(t, "/api/v1/auth/refresh", j{"refresh_token": login.Text("refresh_token")})
+			if a.Status != 200 || a.Text("refresh_token") != next.Text("refresh_token") {
+				t.Errorf("instance %d answers a repeated refresh of instance %d with %d %s", k, i, a.Status, a.Body)
+			}
+		}
+	}
+}

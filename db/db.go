@@ -60,6 +60,7 @@ type DB struct {
 	reconnected  atomic.Int64   // when reconnect last closed the connections, in Unix nanoseconds
 	snapshots    atomic.Int32   // how many snapshots run
 	clocksWarned atomic.Int64   // when compareClocks last warned, in Unix nanoseconds
+	ahead        atomic.Int64   // how much the clock of this machine is ahead of PostgreSQL's, in nanoseconds
 	later        sync.WaitGroup // the writes of Later
 	diskFailed   atomic.Int64   // when isDiskFailure was last true for a statement, in Unix nanoseconds; 0 after a write
 }
@@ -199,8 +200,11 @@ const (
 
 var errClocks = errors.New("the clock of this machine differs from that of PostgreSQL")
 
+// Now returns the time of PostgreSQL's clock: that of this machine, less the difference that Ready last found. Times
+// that several instances compare, such as those of tokens and sessions, come from it.
+func (d *DB) Now() time.Time { return d.now().Add(-time.Duration(d.ahead.Load())) }
+
 // compareClocks compares the clock of this machine with PostgreSQL's, which was read between sent and answered.
-// Instances judge access tokens by their own clocks, so instances whose clocks differ reject each other's.
 func (d *DB) compareClocks(clock, sent, answered time.Time) error {
 	var ahead time.Duration
 	switch {
@@ -209,13 +213,15 @@ func (d *DB) compareClocks(clock, sent, answered time.Time) error {
 	case clock.After(answered):
 		ahead = answered.Sub(clock)
 	}
-	switch difference := ahead.Abs(); {
-	case difference >= maxClockDifference:
-		return fmt.Errorf("%w by %s: synchronize the clocks", errClocks, difference.Round(time.Second))
-	case difference >= warnClockDifference && time.Since(time.Unix(0, d.clocksWarned.Load())) >= time.Minute:
+	d.ahead.Store(int64(ahead))
+	difference := ahead.Abs()
+	if difference >= warnClockDifference && time.Since(time.Unix(0, d.clocksWarned.Load())) >= time.Minute {
 		d.clocksWarned.Store(time.Now().UnixNano())
 		d.log.Warn(errClocks.Error()+": synchronize the clocks, for example with NTP", "seconds_ahead",
 			ahead.Round(time.Millisecond).Seconds())
+	}
+	if difference >= maxClockDifference {
+		return fmt.Errorf("%w by %s: synchronize the clocks", errClocks, difference.Round(time.Second))
 	}
 	return nil
 }

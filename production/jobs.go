@@ -200,7 +200,7 @@ func (h handlers) moveRun(ctx context.Context, printer value.UUID, stored *print
 	run := string(*stored.RunID)
 	switch {
 	case stored.Status == pending, stored.Status == paused && now == "printing" && before != now:
-		_, err := h.startRun(ctx, run, j.started())
+		_, err := h.startRun(ctx, run, j.started(h.db.Now()))
 		var problem *server.Error
 		if errors.As(err, &problem) && problem.Status < 500 {
 			stored.RunID, stored.Asked, stored.Open = nil, true, false
@@ -218,15 +218,15 @@ func (h handlers) moveRun(ctx context.Context, printer value.UUID, stored *print
 	return nil
 }
 
-// started returns when the job has started, as far as its printer says it.
-func (j *job) started() time.Time {
+// started returns when the job has started, as far as its printer says it; otherwise now.
+func (j *job) started(now time.Time) time.Time {
 	switch {
 	case j.StartedAt != nil:
 		return j.StartedAt.Time
 	case j.Elapsed != nil:
-		return time.Now().Add(-time.Duration(*j.Elapsed / value.DecimalOne * 1e9))
+		return now.Add(-time.Duration(*j.Elapsed / value.DecimalOne * 1e9))
 	}
-	return time.Now()
+	return now
 }
 
 // addJob stores a job that the printer has begun or ended, or a job without a name that has one now, and returns it.
