@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +20,7 @@ const superuser = "postgres"
 // createCluster creates the cluster if it does not exist. It runs initdb in the staging folder and renames the
 // result, so that an interrupted initdb leaves no partial cluster.
 func (s *Server) createCluster(ctx context.Context) error {
-	if err := os.RemoveAll(s.staging); err != nil {
+	if err := removeAll(s.staging); err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(s.cluster, "PG_VERSION")); err == nil || !errors.Is(err, os.ErrNotExist) {
@@ -37,7 +38,8 @@ func (s *Server) createCluster(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(s.staging)
-	password, data := filepath.Join(s.staging, "password"), filepath.Join(s.staging, "data")
+	// An initdb whose program was killed removes its folder before it ends, so each has a folder of its own.
+	password, data := filepath.Join(s.staging, "password"), filepath.Join(s.staging, "data-"+rand.Text())
 	if err := os.WriteFile(password, []byte(sec.Superuser+"\n"), 0o600); err != nil {
 		return err
 	}

@@ -451,6 +451,19 @@ func TestHalfDoneInitdb(t *testing.T) {
 	}
 }
 
+// A start goes on while the initdb of a program that was killed still writes.
+func TestStartWhileInitdbEnds(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	half := filepath.Join(dir, "postgres.new", "data")
+	check(t, os.MkdirAll(half, 0o700))
+	c := exec.Command("sh", "-c", "n=0; while [ $n -lt 300000 ] && : > f$n; do n=$((n+1)); done 2>/dev/null")
+	c.Dir = half
+	check(t, c.Start())
+	defer c.Wait()
+	stop(t, start(t, local.Options{Dir: dir}))
+}
+
 // PATH selects the version that tests and users run.
 func TestPathComesFirst(t *testing.T) { // not parallel: it changes PATH
 	bin := folder(t)

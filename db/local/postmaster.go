@@ -270,9 +270,20 @@ func (s *Server) remove() error {
 	}
 	var errs []error
 	for _, path := range []string{s.sockets, s.cluster, s.staging, s.secretsFile, s.logFile, s.logFile + ".1"} {
-		errs = append(errs, os.RemoveAll(path))
+		errs = append(errs, removeAll(path))
 	}
 	return errors.Join(errs...)
+}
+
+// removeAll removes a folder. A process that ends, such as the initdb of a program that was killed, can still add
+// files; removeAll then tries again, for ten seconds.
+func removeAll(path string) (err error) {
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		err = os.RemoveAll(path)
+		if !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) || time.Since(begin) > 10*time.Second {
+			return err
+		}
+	}
 }
 
 const logLimit = 8 << 20 // bytes

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 )
 
@@ -75,7 +77,7 @@ func upgrade(ctx context.Context, o Options, move func(ctx context.Context, from
 	if err != nil {
 		return u, errors.Join(err, removeUpgrade(dir))
 	}
-	err = errors.Join(move(ctx, from, to), stop(to))
+	err = errors.Join(to.withCause(move(ctx, from, to)), stop(to))
 	if err == nil {
 		running = false
 		err = stop(from)
@@ -162,8 +164,24 @@ func removeUpgrade(dir string) error {
 		return err
 	}
 	defer f.unlock()
-	return errors.Join((&Server{folder: f}).remove(), os.RemoveAll(dir))
+	return errors.Join((&Server{folder: f}).remove(), removeAll(dir))
 }
+
+// withCause adds the last failure in the log of PostgreSQL to an error of an upgrade, whose log is removed: with a full
+// disk, PostgreSQL can only close its connections.
+func (s *Server) withCause(err error) error {
+	if err == nil {
+		return nil
+	}
+	b, _ := io.ReadAll(io.NewSectionReader(s.output, 0, logLimit))
+	if all := failureLine.FindAll(b, -1); all != nil {
+		return fmt.Errorf("%w (PostgreSQL: %s)", err, all[len(all)-1])
+	}
+	return err
+}
+
+// failureLine matches the messages of PostgreSQL that end all sessions or say that it cannot write.
+var failureLine = regexp.MustCompile(`(PANIC:  .*|.*No space left on device.*)`)
 
 // finishUpgrade replaces the cluster with the new cluster of a complete upgrade, if there is one. It can be called
 // again after a crash at any point. The caller must hold the lock, and neither cluster may run.

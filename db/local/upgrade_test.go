@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"spoolwright/db/local"
@@ -70,4 +71,26 @@ func TestUpgradeErrors(t *testing.T) {
 		t.Errorf("without a newer version: %v", err)
 	}
 	stop(t, start(t, local.Options{Dir: dir})) // the data folder is unlocked, and its PostgreSQL is stopped
+}
+
+// The error of an upgrade has the cause that only the log of the new PostgreSQL tells.
+func TestUpgradeOnFullDisk(t *testing.T) {
+	t.Parallel()
+	newer := os.Getenv("NEWER_POSTGRES")
+	if newer == "" {
+		t.Skip("NEWER_POSTGRES names no newer PostgreSQL")
+	}
+	dir := folder(t)
+	older := local.Options{Dir: dir, Folders: []string{testkit.TruePostgres()}}
+	stop(t, start(t, older))
+	both := local.Options{Dir: dir, Folders: []string{testkit.TruePostgres(), newer}}
+	_, err := local.Upgrade(t.Context(), both, func(_ context.Context, _, to *local.Server) error {
+		expect(t, to.SuperURL(), `do $$ begin raise warning 'could not write: No space left on device'; end $$`, "")
+		return errors.New("use of closed network connection")
+	})
+	if err == nil || !strings.Contains(err.Error(), "closed network connection (PostgreSQL: ") ||
+		!strings.HasSuffix(err.Error(), "could not write: No space left on device)") {
+		t.Errorf("the upgrade: %v", err)
+	}
+	stop(t, start(t, older)) // the old cluster is as it was
 }
