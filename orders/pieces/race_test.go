@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strconv"
 	"testing"
@@ -368,4 +369,21 @@ func TestChangeWaitsForStock(t *testing.T) {
 		testkit.Equal(t, a.Status, 409, "7 of 5 pieces: %s", a.Body)
 		c.Get(t, products+"/"+p).Want(200).Shows(map[string]string{"on_hand": "5"})
 	}
+}
+
+// A reversal of a delivery locks the order before the pieces, as deliveries do, so that both never wait for each other.
+func TestReversalLocksOrderFirst(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Operator(t)
+	product := c.NewProduct(t, "A", 10)
+	c.Post(t, products+"/"+product+"/count", j{"counted": 5}).Want(200)
+	order, item := c.NewOrder(t, product, 2)
+	c.Post(t, order+"/deliver", j{"items": []j{{"id": item, "quantity": 2}}}).Want(200)
+	delivered := c.Get(t, products+"/"+product+"/piece-entries").Want(200).Text("items.0.id")
+	h := c.Hold(t, `select from orders where id = '`+path.Base(order)+`' for no key update`)
+	done := h.StartWaiting(1, func() { c.Post(t, entries+"/"+delivered+"/reverse", nil).Want(200) })
+	h.Exec(`select from product_pieces where product_id = $1 for update nowait`, product)
+	h.Commit()
+	<-done
+	onHand(t, c, product, 5)
 }

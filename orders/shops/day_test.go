@@ -328,5 +328,11 @@ func TestPeopleAndShop(t *testing.T) {
 			{"id": "1", "title": "Dragon", "sku": "drg", "quantity": 3}, {"id": "2", "title": "thing", "quantity": 2}}})
 	shows(map[string]string{"items.#": "1", "items.0.quantity": "3", "unassigned_lines.#": "1", "customer": "Eve",
 		"notes": "by hand"})
-	c.Get(t, orders).Want(200).Shows(map[string]string{"total": "2"})
+	typed := c.Post(t, orders, j{"source": "generic.example", "reference": "A-9", "customer": "Bob",
+		"due_date": "2026-04-01"}).Want(201)
+	order = orders + "/" + typed.ID()
+	s.send(t, j{"id": "9", "reference": "A-9", "updated_at": "2026-01-05T10:00:00Z", "notes": "n", "customer": "Eve",
+		"due_date": "2026-05-01", "lines": []j{{"id": "1", "title": "Dragon", "sku": "drg", "quantity": 1}}})
+	shows(map[string]string{"customer": "Bob", "due_date": "2026-04-01", "notes": "n", "items.0.quantity": "1"})
+	c.Get(t, orders).Want(200).Shows(map[string]string{"total": "3"})
 }

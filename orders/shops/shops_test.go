@@ -316,3 +316,28 @@ func TestPing(t *testing.T) {
 	}
 	woo.c.Get(t, orders).Want(200).Shows(map[string]string{"total": "0"})
 }
+
+// A message that is not about an order of the shop changes nothing: one of another topic, or of Shopify's test button.
+func TestMessagesOfNoOrder(t *testing.T) {
+	t.Parallel()
+	line := j{"id": 1, "name": "Dragon", "quantity": 1, "total": "5"}
+	for _, test := range []struct {
+		kind, header, value string
+		body                j
+	}{
+		{"shopify", "X-Shopify-Test", "true", shopifyOrder(1, 1, 1)},
+		{"shopify", "X-Shopify-Topic", "products/update", shopifyOrder(1, 1, 1)},
+		{"woocommerce", "X-WC-Webhook-Topic", "product.updated", wooOrder(1, 1, "processing", line)},
+	} {
+		s := newShop(t, test.kind)
+		text := encode(t, test.body)
+		h := s.sign(text)
+		h.Set(test.header, test.value)
+		if status, answer := s.post(t, text, h); status != 200 {
+			t.Errorf("%s %s: %d %s", test.header, test.value, status, answer)
+		}
+		s.c.Get(t, orders).Want(200).Shows(map[string]string{"total": "0"})
+		s.send(t, test.body)
+		s.c.Get(t, orders).Want(200).Shows(map[string]string{"total": "1"})
+	}
+}
