@@ -422,7 +422,7 @@ type endingJob struct {
 	Open      bool          `json:"open"`
 	Confirm   bool          `json:"confirm"` // whether all runs wait for a person
 	Materials []jobMaterial `json:"materials"`
-	Loaded    []jobMaterial `json:"loaded"` // the spools of the printer, for a run without materials
+	Loaded    []jobMaterial `json:"loaded"` // the spools of the printer
 }
 
 // jobMaterial is a material of the run, or a loaded spool.
@@ -432,6 +432,8 @@ type jobMaterial struct {
 	Given    bool       `json:"given"`
 	Reported bool       `json:"reported"`
 	Estimate bool       `json:"estimate"`
+
+	added bool // a loaded spool, which becomes a material
 }
 
 // endJob ends a job, once: its run gets hours and grams, and ends too, unless a person must confirm it.
@@ -493,25 +495,28 @@ func (h handlers) endRun(ctx context.Context, run string, e *endingJob, j *job) 
 		hours = j.Elapsed.String()
 	}
 	var doubt bool
-	const estimate = `coalesce(m.estimated_weight_grams,
-			case when m.materials = 1 then r.estimated_total_filament_grams end)`
 	err := h.db.Write(ctx, lockRun(run),
 		db.SQL(`insert into run_materials (id, run_id, spool_id, cost_per_gram, planned_filament)
 			select n.material, $1, s.id, s.cost_per_gram, spool_filament(s)
 			from json_to_recordset($2::json) n (material uuid, spool uuid) join spools s on s.id = n.spool`,
-			run, db.Recordset(e.added(rows))),
+			run, db.Recordset(slices.DeleteFunc(slices.Clone(rows), func(row map[string]any) bool {
+				return row["spool"] == nil
+			}))),
 		db.SQL(`
 			update run_materials m set sent_actual_grams = least(round(g.grams, 6), 1000000)
 			from (
 				select m.id, coalesce(n.grams, n.millimetres * grams_per_mm(s.diameter_mm,
-					coalesce(s.density_g_cm3, usual_density(s.material_type))), `+estimate+` * n.part) as grams
-				from json_to_recordset($2::json) n (material uuid, grams numeric, millimetres numeric, part numeric)
-				join (select m.*, count(*) over () as materials from run_materials m where m.run_id = $1) m
-					on m.id = n.material
+					coalesce(s.density_g_cm3, usual_density(s.material_type))), coalesce(e.estimated_weight_grams,
+					case when $3 then r.estimated_total_filament_grams end) * n.part) as grams
+				from json_to_recordset($2::json) n (material uuid, estimated uuid, grams numeric, millimetres numeric,
+					part numeric)
+				join run_materials m on m.id = n.material and m.run_id = $1
+				join run_materials e on e.id = coalesce(n.estimated, n.material)
 				join spools s on s.id = m.spool_id
 				join production_runs r on r.id = m.run_id
 			) g
-			where m.id = g.id and m.run_id = $1 and g.grams is not null`, run, db.Recordset(rows)),
+			where m.id = g.id and m.run_id = $1 and g.grams is not null`, run, db.Recordset(rows),
+			len(e.Materials) == 1),
 		db.SQL(`
 			update production_runs r set usage_source = $2, failure_reason = coalesce($3, r.failure_reason),
 				failure_notes = coalesce($4, r.failure_notes), updated_at = now(),
@@ -595,17 +600,19 @@ func slotNumber(name string) int64 {
 	return int64(m[1][0]-'A')*4 + int64(m[2][0]-'0')
 }
 
-// use returns the use of the materials without given or reported grams, as rows with the keys material, grams,
-// millimetres and part, and where it comes from: what the job has used, if each part of it came from the slot of one
-// material and each material got one, and else the part of the estimate that was printed. A run without materials gets
-// the spools that were used. strange reports filament from a slot with another spool than the planned one, or that
-// printers have reported for only some of the materials.
+// use returns the use of the materials without given or reported grams, as rows with the keys material, spool (of a
+// new material), grams, millimetres, part and estimated (the material whose estimate has the part), and where it comes
+// from: what the job has used, if each part of it came from the slot of one material and each material got one, and else
+// the part of the estimate that was printed. A run without materials gets the spools that were used. If filament ran out
+// and the printer went on with that of another slot, the spools share the estimate. strange reports filament from a slot
+// with another spool than the planned one, or that printers have reported for only some of the materials.
 func (e *endingJob) use(j *job) (rows []map[string]any, source any, strange bool) {
 	materials := e.Materials
 	if len(materials) == 0 {
 		for _, l := range e.Loaded {
 			used := slices.ContainsFunc(j.Used, func(u use) bool { return u.slot() == l.Slot })
 			if used || len(e.Loaded) == 1 && len(j.Used) > 0 {
+				l.added = true
 				materials = append(materials, l)
 			}
 		}
@@ -646,7 +653,10 @@ func (e *endingJob) use(j *job) (rows []map[string]any, source any, strange bool
 		part, known = *j.Progress, true
 	}
 	for _, m := range materials {
-		row := map[string]any{"material": m.ID, "spool": m.ID}
+		row := map[string]any{"material": m.ID}
+		if m.added {
+			row["material"], row["spool"] = value.NewID(), m.ID
+		}
 		switch {
 		case m.Given:
 			continue
@@ -662,6 +672,13 @@ func (e *endingJob) use(j *job) (rows []map[string]any, source any, strange bool
 		case known && part == 0:
 			row["grams"], source = 0, "estimate"
 		case m.Estimate && known:
+			if len(materials) == 1 {
+				for spool, share := range e.others(j, m, part) {
+					rows = append(rows, map[string]any{"material": value.NewID(), "spool": spool, "estimated": m.ID,
+						"part": share})
+					part -= share
+				}
+			}
 			row["part"], source = part, "estimate"
 		default:
 			continue
@@ -671,17 +688,26 @@ func (e *endingJob) use(j *job) (rows []map[string]any, source any, strange bool
 	return rows, source, strange
 }
 
-// added returns the rows of a run without materials, which become its materials, and gives them ids of their own.
-func (e *endingJob) added(rows []map[string]any) []map[string]any {
-	if len(e.Materials) > 0 {
-		return nil
+// others returns the parts of a print of one filament for which it came from the slots of other spools than that of the
+// only material, by spool. The parts end with the part that was printed.
+func (e *endingJob) others(j *job, m jobMaterial, end value.Decimal) map[value.UUID]value.Decimal {
+	parts := map[value.UUID]value.Decimal{}
+	for i := len(j.Used) - 1; i > 0; i-- {
+		u := j.Used[i]
+		switch {
+		case orZero(u.Tool) != orZero(j.Used[0].Tool):
+			return nil
+		case u.From == nil || *u.From >= end:
+			continue
+		}
+		for _, l := range e.Loaded {
+			if l.Slot == u.slot() && l.Slot != m.Slot {
+				parts[l.ID] = end - *u.From
+			}
+		}
+		end = *u.From
 	}
-	var all []map[string]any
-	for _, row := range rows {
-		row["material"] = value.NewID()
-		all = append(all, map[string]any{"material": row["material"], "spool": row["spool"]})
-	}
-	return all
+	return parts
 }
 
 // JobAnswer is what a job is.

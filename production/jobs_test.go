@@ -109,6 +109,28 @@ func TestUseOfJobs(t *testing.T) {
 	testkit.Equal(t, w.remaining(t), "860", "the spool after a job that used nothing")
 }
 
+// If the filament runs out and the printer goes on with that of another slot, both spools share the estimate, for a
+// person to confirm.
+func TestFilamentRanOut(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	run, twin := w.plan(t), w.other(t, 2)
+	first, second := j{"tool": 0, "slot": "A1"}, j{"tool": 0, "slot": "A2"}
+	w.send(t, "printing", with(j{"progress": 0.1, "used": []j{first}}))
+	w.send(t, "printing", with(j{"progress": 0.6, "used": []j{first, second}}))
+	w.send(t, "idle", with(j{"progress": 0.9, "outcome": "cancelled", "used": []j{first, second}}))
+	w.Get(t, states).Want(200).Shows(map[string]string{"items.0.job.used.0.from_progress": "null",
+		"items.0.job.used.1.from_progress": "0.6"})
+	w.Get(t, "/api/v1/production-runs?needs=confirmation").Want(200).Shows(map[string]string{"items.0.id": run})
+	w.run(t, run).Shows(map[string]string{"usage_source": "estimate", "materials.#": "2",
+		"materials.0.spool_id": w.spool, "materials.0.actual_weight_grams": "60",
+		"materials.1.spool_id": twin, "materials.1.actual_weight_grams": "30"})
+	testkit.Equal(t, w.remaining(t), "1000", "the spool")
+	w.Post(t, "/api/v1/production-runs/"+run+"/cancel", nil).Want(200)
+	testkit.Equal(t, w.remaining(t), "940", "the spool")
+	w.Get(t, "/api/v1/spools/"+twin).Want(200).Shows(map[string]string{"remaining_weight_grams": "970"})
+}
+
 // A question stays until a person answers it: after the end of the job, and while the printer prints the next one.
 func TestQuestionStays(t *testing.T) {
 	t.Parallel()

@@ -134,7 +134,10 @@ type (
 		Used []FilamentUse `json:"used" rule:"notNull"`
 	}
 
-	FilamentUse struct{ SentUse }
+	FilamentUse struct {
+		SentUse
+		From value.Decimal `json:"from_progress"`
+	}
 
 	LeasedSlot struct {
 		SentSlot
@@ -171,6 +174,7 @@ type use struct {
 	Slot        *string        `json:"slot"`
 	Millimetres *value.Decimal `json:"millimetres"`
 	Grams       *value.Decimal `json:"grams"`
+	From        *value.Decimal `json:"from_progress"`
 }
 
 type slot struct {
@@ -203,7 +207,8 @@ func (s *SentState) stored(old *job) *job {
 		j.File = &name
 	}
 	for _, u := range in.Used {
-		j.Used = append(j.Used, use{u.Tool.Value, u.Slot.Value, u.Millimetres.Value, u.Grams.Value})
+		j.Used = append(j.Used, use{Tool: u.Tool.Value, Slot: u.Slot.Value, Millimetres: u.Millimetres.Value,
+			Grams: u.Grams.Value})
 	}
 	if old == nil || old.ID != j.ID {
 		return j
@@ -215,12 +220,16 @@ func (s *SentState) stored(old *job) *job {
 	}
 	atLeast(&j.Elapsed, old.Elapsed)
 	atLeast(&j.Progress, old.Progress)
+	for i := range j.Used {
+		j.Used[i].From = j.Progress
+	}
 	for _, was := range old.Used {
 		i := slices.IndexFunc(j.Used, func(u use) bool { return u.slot() == was.slot() })
 		if i < 0 {
 			j.Used = append(j.Used, was)
 			continue
 		}
+		j.Used[i].From = was.From
 		atLeast(&j.Used[i].Millimetres, was.Millimetres)
 		atLeast(&j.Used[i].Grams, was.Grams)
 	}
@@ -317,7 +326,12 @@ func (k *known) differs(n *known) bool {
 		!reflect.DeepEqual(k.Slots, n.Slots) {
 		return true
 	}
-	if n.Job == nil || k.Received == nil || n.Received.Sub(*k.Received) < progressTime {
+	switch {
+	case n.Job == nil:
+		return false
+	case len(n.Job.Used) > len(k.Job.Used): // which has begun now
+		return true
+	case k.Received == nil || n.Received.Sub(*k.Received) < progressTime:
 		return false
 	}
 	return orZero(n.Job.Progress)-orZero(k.Job.Progress) >= progressStep

@@ -4599,6 +4599,8 @@ class FilamentUse:
     """Length of the filament."""
     grams: Number | None
     """Grams of filament, if the printer knows them."""
+    from_progress: Number | None
+    """Progress of the job when a state named this use first; null if its first state did."""
 
 
 def _FilamentUse(d: Any, etag: str | None = None) -> FilamentUse:
@@ -4608,6 +4610,7 @@ def _FilamentUse(d: Any, etag: str | None = None) -> FilamentUse:
         slot=get("slot"),
         millimetres=_core.number(get("millimetres")),
         grams=_core.number(get("grams")),
+        from_progress=_core.number(get("from_progress")),
     )
 
 

@@ -2695,6 +2695,8 @@ export interface FilamentUse<D = number> {
   readonly millimetres: D | null;
   /** Grams of filament, if the printer knows them. */
   readonly grams: D | null;
+  /** Progress of the job when a state named this use first; null if its first state did. */
+  readonly from_progress: D | null;
 }
 
 /** The type `PrinterJob` of the API. */
@@ -9014,6 +9016,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "failure_rate_percent",
   "failures",
   "filament_value",
+  "from_progress",
   "full_cost",
   "grams",
   "grams_per_day",
