@@ -374,7 +374,7 @@ func TestActiveSpool(t *testing.T) {
 	}{
 		"the service is the Spoolman":                    {ours, []any{12, 13, nil}, []int{12, 13, 0}},
 		"no spool is chosen at first":                    {ours, []any{nil, 12}, []int{0, 12}},
-		"an id that no spool has":                        {ours, []any{1 << 40, -1, 12}, []int{0, 12}},
+		"an id that no spool has":                        {ours, []any{int64(1 << 40), -1, 12}, []int{0, 12}},
 		"the ids are those of another Spoolman":          {"http://192.168.1.5:7912", []any{12, 13}, nil},
 		"Moonraker has no Spoolman; another client sets": {"", []any{12, 13}, nil},
 	} {
