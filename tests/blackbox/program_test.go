@@ -566,8 +566,8 @@ func testStartErrors(t *testing.T, p program) {
 	testkit.ExecURL(t, super, "create database "+latin+` owner spoolwright_owner encoding 'LATIN1' template template0
 		lc_collate 'C' lc_ctype 'C'`)
 	t.Cleanup(func() { testkit.ExecURL(t, super, "drop database "+latin) })
-	start(1, []string{"DATABASE_URL=" + ownerURL(latin)}, "DATABASE_URL: ", latin, "LATIN1",
-		"CREATE DATABASE farm ENCODING 'UTF8' TEMPLATE template0")
+	p.fails(t, 1, []string{"DATABASE_URL=" + ownerURL(latin), secretEnv}, []string{"migrate"}, "DATABASE_URL: ", latin,
+		"LATIN1", "CREATE DATABASE farm ENCODING 'UTF8' TEMPLATE template0")
 	for _, secret := range []string{"12/hidden", "hidden/x", "hidden%", "x@hidden"} {
 		start(2, []string{"DATABASE_URL=postgres://farm:" + secret + "@127.0.0.1:1/farm"}, "DATABASE_URL: ",
 			"percent-encode special characters of the password: @ is %40")
