@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"spoolwright/server/metrics"
@@ -32,11 +31,7 @@ const (
 // database, which use open files too. Half of the remaining open files is for clients, and the other half is for
 // files, webhooks and metrics. The Go runtime has raised the soft limit of open files to the hard limit.
 func connectionLimit(database int) int {
-	var files syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil {
-		files.Cur = 256
-	}
-	n := (int(min(uint64(files.Cur), 1<<20)) - database) / 2
+	n := (int(min(openFiles(), 1<<20)) - database) / 2
 	return min(max(n, spareConnections), maxConnections)
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package local
 
 import (
@@ -14,10 +16,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-// ErrNoPostgres is wrapped by the error of Start when no suitable PostgreSQL is installed. The error has one line, and
-// names what to install.
-var ErrNoPostgres = errors.New("no suitable PostgreSQL is installed")
 
 const (
 	oldestMajor = 15

@@ -1,3 +1,5 @@
+//go:build unix
+
 package local
 
 import (
@@ -46,13 +48,6 @@ type account struct {
 	name string
 	uid  int
 	cred *syscall.Credential // nil: the account of this process
-}
-
-// secrets are the generated passwords of the cluster's roles.
-type secrets struct {
-	Superuser string `json:"superuser"`
-	Owner     string `json:"owner"`
-	Login     string `json:"login"`
 }
 
 // Exists reports whether the data folder contains a cluster.

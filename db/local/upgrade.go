@@ -1,3 +1,5 @@
+//go:build unix
+
 package local
 
 import (
@@ -20,12 +22,6 @@ const (
 	// all data but has not replaced the old cluster.
 	upgradeMark = "complete"
 )
-
-// Upgraded is the result of Upgrade.
-type Upgraded struct {
-	From, To int    // major versions of PostgreSQL
-	Old      string // the folder of the old cluster
-}
 
 // Upgrade replaces the cluster of a data folder with a cluster of the newest installed version of PostgreSQL. It needs
 // the binaries of both versions, and room for both clusters. Other processes cannot use the data folder meanwhile. The
