@@ -70,6 +70,7 @@ type Filament struct {
 	ExtruderTemperature value.Optional[int64]            `json:"extruder_temperature_c" rule:"maximum=1000"`
 	BedTemperature      value.Optional[int64]            `json:"bed_temperature_c" rule:"maximum=1000"`
 	ArticleNumber       value.Optional[string]           `json:"article_number"`
+	URL                 value.Optional[string]           `json:"url" rule:"maxLength=2000,format=link"`
 	ExternalID          value.Optional[string]           `json:"external_id"`
 	Notes               value.Optional[string]           `json:"notes" rule:"maxLength=10000"`
 	Extra               value.Optional[value.Extra]      `json:"extra" rule:"notNull,unsorted"`
@@ -86,8 +87,8 @@ type Filament struct {
 const filamentColumns = `id, number, vendor_id, vendor_name, nullif(name, '') as name, material_type,
 	nullif(material_name, '') as material_name, color, color_hex,
 	array_to_json(color_hexes) as color_hexes, color_arrangement, diameter_mm, density_g_cm3, net_weight_grams,
-	spool_weight_grams, price, extruder_temperature_c, bed_temperature_c, article_number, external_id, notes, extra,
-	spool_count, remaining_grams, created_at, updated_at, hidden_at, ` + auth.HiddenBy
+	spool_weight_grams, price, extruder_temperature_c, bed_temperature_c, article_number, url, external_id, notes,
+	extra, spool_count, remaining_grams, created_at, updated_at, hidden_at, ` + auth.HiddenBy
 
 // filamentsTable is filaments with the number and the weight of each filament's spools in stock; see vendorsTable.
 var filamentsTable = withQuantities("filaments", `spools s where s.filament_id = t.id and `+inStock)

@@ -28,7 +28,8 @@ func TestFilaments(t *testing.T) {
 	all := filament(j{"vendor": "Polymaker", "name": "PolyLite", "material_name": "PLA+", "color_hex": "#1A1A1A",
 		"color_hexes": []string{"#1A1A1A", "#C0C0C0"}, "color_arrangement": "coaxial", "density_g_cm3": 1.24,
 		"net_weight_grams": 1000, "spool_weight_grams": 140, "price": 24.99, "extruder_temperature_c": 215,
-		"bed_temperature_c": 60, "article_number": "A1", "external_id": "x", "notes": "n"})
+		"bed_temperature_c": 60, "article_number": "A1", "url": "https://shop.example/a?b=1#c",
+		"external_id": "x", "notes": "n"})
 	made := c.Post(t, filaments, all).Want(201)
 	delete(all, "vendor")
 	for name, value := range all {
@@ -43,6 +44,15 @@ func TestFilaments(t *testing.T) {
 	testkit.Equal(t, string(c.Get(t, path).Want(200).Body), string(made.Body), "the response of GET")
 	c.Patch(t, path, string(made.Body)).Want(200).
 		Shows(map[string]string{"vendor_id": vendor, "color_hexes.1": "#C0C0C0"})
+
+	// A link is an address that a page can link to.
+	for _, link := range []any{"", "shop.example/a", "javascript:alert(1)", "ftp://shop.example", "https://",
+		"https:// x", "https://a@shop.example", "https://shop.example/a b", "https://shop.example/" + strings.Repeat("a", 1980), 1} {
+		c.Patch(t, path, j{"url": link}).WantError(422, "VALIDATION_ERROR").
+			Shows(map[string]string{"errors.0.field": "url"})
+	}
+	c.Patch(t, path, j{"url": nil}).Want(200).Shows(map[string]string{"url": "null"})
+	c.Patch(t, path, j{"url": "http://10.0.0.1:8080?a=ü"}).Want(200)
 
 	// A vendor by name is the one that there is, or a new one.
 	c.Post(t, filaments, filament(j{"vendor": "POLYMAKER"})).Want(201).

@@ -40,6 +40,7 @@ import (
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
 //	format=alphaColor    #RRGGBB or #RRGGBBAA
+//	format=link          an http or https URL
 //	format=uri           an absolute URL; the handler checks it
 //	enum=A|B             the allowed strings or numbers
 //	named=Kind           the name of the enum's schema in the document; without a name, the enum is part of the field's
@@ -247,7 +248,7 @@ func (f *Field) parse(rules string) (insteadOf string) {
 		case "search":
 			f.Trim, f.search, f.MaxLength = true, true, 100
 		case "format":
-			if f.Format = text; !slices.Contains([]string{"email", "color", "alphaColor", "uri"}, text) {
+			if f.Format = text; !slices.Contains([]string{"email", "color", "alphaColor", "link", "uri"}, text) {
 				err = fmt.Errorf("unknown format")
 			}
 		case "insteadOf":

@@ -19,7 +19,7 @@ type Enum interface{ Enum() []string }
 
 // Rule contains the requirements for the value of a field.
 type Rule struct {
-	Name, Format     string // Format is email, color, alphaColor, uri or ""
+	Name, Format     string // Format is email, color, alphaColor, link, uri or ""
 	Required         bool   // a text must not be blank
 	Empty            bool   // a Set may have no entry
 	Trim             bool   // blanks around a text are removed
@@ -163,6 +163,8 @@ func (r *Rule) Text(v any) (string, string) {
 		return "", problem("must have the form #RRGGBB")
 	case r.Format == "alphaColor" && !alphaColorForm.MatchString(s):
 		return "", problem("must have the form #RRGGBB or #RRGGBBAA")
+	case r.Format == "link" && (!linkForm.MatchString(s) || strings.ContainsFunc(s, IsBlank)):
+		return "", problem("must be a link such as https://shop.example/pla-black")
 	}
 	return s, ""
 }
@@ -173,6 +175,12 @@ const EmailPattern = `^[^@\s\x00-\x1f\x7f-\x9f<>,;:"]+@` +
 	`[^@.\s\x00-\x1f\x7f-\x9f<>,;:"]+(\.[^@.\s\x00-\x1f\x7f-\x9f<>,;:"]+)*$`
 
 var emailForm = regexp.MustCompile(EmailPattern)
+
+// LinkPattern matches the address of a page: an absolute http or https URL without a user name, so that pages can link
+// to it.
+const LinkPattern = `^https?://[^\s/?#@\\\x00-\x1f\x7f-\x9f]+([/?#][^\s\x00-\x1f\x7f-\x9f]*)?$`
+
+var linkForm = regexp.MustCompile(LinkPattern)
 
 // IsDirection reports whether r changes the direction of the text that follows: it is an embedding, an override, an
 // isolate, or the end of one. Such marks can make a text look like another one, so no stored text has them.

@@ -29,6 +29,7 @@ type filament struct {
 	Extruder     num      `json:"extruder_temperature_c"`
 	Bed          num      `json:"bed_temperature_c"`
 	Article      string   `json:"article_number"`
+	URL          string   `json:"url"`
 	Notes        string   `json:"notes"`
 	SpoolCount   int      `json:"spool_count"`
 	Remaining    num      `json:"remaining_grams"`
@@ -47,6 +48,18 @@ func (f filament) Maker() string {
 		name = ""
 	}
 	return strings.Trim(f.Vendor+" · "+name, " ·")
+}
+
+// Shop returns the host of the link.
+func (f filament) Shop() string { return hostOf(f.URL) }
+
+// hostOf returns the host of an address, for people.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return strings.TrimPrefix(u.Host, "www.")
 }
 
 // Swatch returns the picture of the colors.
@@ -106,6 +119,7 @@ var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: fila
 		{field{"extruder_temperature_c", number}, "Extruder", "type=number;unit=°C", nil},
 		{field{"bed_temperature_c", number}, "Bed|of a printer", "type=number;unit=°C", nil},
 		{field{"article_number", text}, "Article number", "", nil},
+		{field{"url", text}, "Link", "type=url;hint=The page of the article in a shop", nil},
 		{field{"notes", text}, "Notes", "rows=4", nil},
 	}}
 

@@ -564,7 +564,7 @@ var columnFields = map[string][]word{
 		{"diameter_mm", "Diameter (mm)"}, {"net_weight_grams", "Net weight (g)"},
 		{"spool_weight_grams", "Empty spool (g)"}, {"price", "Price"}, {"density_g_cm3", "Density (g/cm³)"},
 		{"extruder_temperature_c", "Nozzle (°C)"}, {"bed_temperature_c", "Bed (°C)"},
-		{"article_number", "Article number"}, {"external_id", "External id"}, {"notes", "Notes"},
+		{"article_number", "Article number"}, {"url", "Link"}, {"external_id", "External id"}, {"notes", "Notes"},
 		{"number", "Number of a known filament"}},
 	"vendors": {{"name", "Name"}, {"empty_spool_weight_grams", "Empty spool (g)"}, {"external_id", "External id"},
 		{"notes", "Notes"}, {"number", "Number of a known vendor"}},

@@ -59,6 +59,7 @@ create table filaments (
 	extruder_temperature_c int check (extruder_temperature_c between 0 and 1000),
 	bed_temperature_c int check (bed_temperature_c between 0 and 1000),
 	article_number text collate "C" check (length(article_number) <= 200),
+	url text collate "C" check (length(url) <= 2000 and url ~ '^https?://'), -- of the article in a shop
 	external_id text collate "C" check (length(external_id) <= 200),
 	notes text collate "C" check (length(notes) <= 10000),
 	extra jsonb not null default '{}' check (length(extra::text) <= 100000),

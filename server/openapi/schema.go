@@ -264,6 +264,9 @@ func schemaOf(f *server.Field, nullable bool) object {
 			o.add("pattern", value.ColorPattern)
 		case f.Format == "alphaColor":
 			o.add("pattern", value.AlphaColorPattern)
+		case f.Format == "link":
+			o.add("pattern", value.LinkPattern)
+			o.add("maxLength", f.MaxLength)
 		case f.Format == "uri":
 			o.add("format", "uri")
 			o.add("minLength", 1)
