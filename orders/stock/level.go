@@ -35,8 +35,22 @@ type StockLevel struct {
 	SpoolCount   int64                                  `json:"spool_count" rule:"readOnly,notNull"`
 	Low          bool                                   `json:"low" rule:"readOnly,notNull"`
 	LowSince     value.Timestamp                        `json:"low_since" rule:"readOnly"`
+	Purchase     Purchase                               `json:"purchase" rule:"readOnly,notNull,unsorted"`
 	CreatedAt    value.Timestamp                        `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt    value.Timestamp                        `json:"updated_at" rule:"readOnly,notNull"`
+}
+
+// Purchase is what to buy for a stock level: a filament as it was bought last. Without a filament, it is what the
+// newest spool says, and null if nothing is known.
+type Purchase struct {
+	FilamentID    *value.UUID    `json:"filament_id"`
+	Vendor        string         `json:"vendor"`
+	ArticleNumber string         `json:"article_number"`
+	URL           string         `json:"url"`
+	Price         *value.Decimal `json:"price"`
+	PriceOf       string         `json:"price_of" rule:"enum=spool|filament"`
+	NetWeight     *value.Decimal `json:"net_weight_grams"`
+	Spools        *int64         `json:"spools"`
 }
 
 // Events are the events of stock levels and of pieces in stock.
@@ -84,12 +98,14 @@ type LowStock struct {
 
 const levelColumns = `id, material_type, material_name, color, brand, diameter_mm, minimum_grams, incoming_grams,
 	incoming_date, remaining_grams, reserved_grams, available_grams,
-	missing_grams, spool_count, low, low_since, created_at, updated_at`
+	missing_grams, spool_count, low, low_since, level_purchase(material_key, color_key, brand_key,
+	greatest(missing_grams - coalesce(incoming_grams, 0), 0)) as purchase, created_at, updated_at`
 
 // levels returns stock_levels with the computed fields, for the ids of a SQL expression, or for all if it is null.
 func levels(ids string) string {
 	return `(select l.tenant_id, l.id, l.material_type, l.material_name, l.color, l.color_key, l.brand,
-		l.brand_key, l.diameter_mm, l.minimum_grams, l.incoming_grams, l.incoming_date, l.created_at, l.updated_at,
+		l.brand_key, material_key(l.material_type, l.material_name, coalesce(l.diameter_mm, (select usual_diameter())))
+			as material_key, l.diameter_mm, l.minimum_grams, l.incoming_grams, l.incoming_date, l.created_at, l.updated_at,
 		s.remaining as remaining_grams,
 		s.reserved as reserved_grams,
 		s.remaining - s.reserved as available_grams,
@@ -120,7 +136,7 @@ type LevelFilter struct {
 var listLevelsDoc = &server.Doc{
 	ID: "listStockLevels", Tag: levelsTag, Summary: "List stock levels",
 	Description: "`low=true` is the shopping list: the levels with too little filament, each with the grams that " +
-		"are missing.",
+		"are missing, and the `purchase` that brings them.",
 }
 
 func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]) (server.Page[StockLevel], error) {
@@ -159,7 +175,11 @@ const levelRules = "With no `color` or `brand`, or an empty one, all colors or b
 	"`low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that " +
 	"it does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams` are ordered and on " +
 	"their way, until `incoming_date`; they change none of the other fields. Set them to null when they have arrived. " +
-	"All these fields are current. The " +
+	"All these fields are current.\n\n" +
+	"`purchase` is the filament to buy: of the newest 20 of the level, the one whose spool was added last, or else the " +
+	"newest. Without a filament, it has what the newest spool with a price says. `spools` brings the missing grams " +
+	"that are not on their way; null if no net weight is known.\n\n" +
+	"The " +
 	"service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a change; in " +
 	"farms with hundreds of thousands of spools, some seconds after it."
 

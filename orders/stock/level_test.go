@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -353,6 +354,83 @@ func TestLevelsOfSeveralMaterials(t *testing.T) {
 		"material_type,color,diameter_mm,net_weight_grams\n"+
 			"ABS,Black,1.75,500\nPC,Red,1.75,1000\nPLA,Red,1.75,500\nTPU,Red,1.75,500\n").Want(200)
 	c.Get(t, levels+"?low=true").Shows(map[string]string{"total": "0"})
+}
+
+// The purchase of a level is the filament whose spool was added last, or the newest, with the last price.
+func TestPurchase(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	level := func(fields j) (path string) {
+		body := j{"material_type": "PLA", "color": "Black", "minimum_grams": 1000}
+		maps.Copy(body, fields)
+		return levels + "/" + c.Post(t, levels, body).Want(201).ID()
+	}
+	shows := func(path, want string) {
+		t.Helper()
+		names := strings.Fields("filament_id vendor article_number url price price_of net_weight_grams spools")
+		a := c.Get(t, path).Want(200)
+		var got []string
+		for _, name := range names {
+			got = append(got, a.Text("purchase."+name))
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("the purchase is %s, want %s", got, want)
+		}
+	}
+	filament := func(fields j) string {
+		body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75}
+		maps.Copy(body, fields)
+		return c.Post(t, "/api/v1/filaments", body).Want(201).ID()
+	}
+	api.Operator(t).NewSpool(t, 900, j{"purchase_price": 1, "brand": "Foreign"})
+	black, all, acme := level(nil), level(j{"color": nil}), level(j{"brand": "ACME"})
+	shows(black, "null null null null null null null null")
+
+	// Without a filament, the newest spool that has a price counts.
+	for _, price := range []any{20, 21, nil} {
+		c.NewSpool(t, 100, j{"brand": "Loose", "purchase_price": price, "archived": true})
+	}
+	removed := c.NewSpool(t, 100, j{"brand": "Removed", "purchase_price": 22})
+	c.Delete(t, "/api/v1/spools/"+removed).Want(204)
+	shows(black, "null Loose null null 21 spool 1000 2")
+	shows(acme, "null null null null null null null null")
+
+	// The filament of the newest spool, and the price of that spool, or of the filament.
+	first := filament(j{"vendor": "Acme", "article_number": "A1", "url": "https://shop.example/1", "price": 30,
+		"net_weight_grams": 1000})
+	second := filament(j{"vendor": "Other", "article_number": "A2", "price": 40, "net_weight_grams": 500})
+	filament(j{"color": "Red", "net_weight_grams": 1})
+	filament(j{"material_name": "PLA+"})
+	filament(j{"diameter_mm": 2.85})
+	filament(j{"material_type": "ABS"})
+	c.Delete(t, "/api/v1/filaments/"+filament(nil)).Want(204)
+	shows(black, second+" Other A2 null 40 filament 500 3")
+	shows(acme, first+" Acme A1 https://shop.example/1 30 filament 1000 2")
+	add := func(id string, price any) string {
+		return c.Post(t, "/api/v1/spools", j{"filament_id": id, "remaining_weight_grams": 1, "purchase_price": price}).
+			Want(201).ID()
+	}
+	add(first, 29)
+	shows(black, first+" Acme A1 https://shop.example/1 29 spool 1000 2")
+	shows(all, first+" Acme A1 https://shop.example/1 29 spool 1000 2")
+	c.Patch(t, "/api/v1/spools/"+add(second, 41), j{"archived": true}).Want(200)
+	shows(black, second+" Other A2 null 41 spool 500 3")
+	c.Delete(t, "/api/v1/spools/"+add(first, 1)).Want(204)
+	shows(black, second+" Other A2 null 41 spool 500 3")
+	c.Patch(t, "/api/v1/spools/"+add(first, 1), j{"purchase_price": nil}).Want(200)
+	shows(black, first+" Acme A1 https://shop.example/1 30 filament 1000 2")
+
+	// What is on its way need not be bought.
+	c.Patch(t, black, j{"incoming_grams": 1000}).Want(200)
+	shows(black, first+" Acme A1 https://shop.example/1 30 filament 1000 1")
+	c.Patch(t, black, j{"incoming_grams": 2000}).Want(200)
+	shows(black, first+" Acme A1 https://shop.example/1 30 filament 1000 0")
+	list := string(c.Get(t, levels).Want(200).Body)
+	testkit.Equal(t, strings.Count(list, `"purchase":{"filament_id":"`+first+`"`), 3,
+		"levels of the list with the filament")
+	c.Get(t, levels+"?sort_by=purchase").WantError(422, "VALIDATION_ERROR")
 }
 
 // Levels sort, filter and page, and belong to a material, a color and a brand.

@@ -347,6 +347,52 @@ begin
 		) s;
 end $$;
 
+-- Returns what to buy for a stock level, as the fields of Go's Purchase, so that it brings the grams. The material, the
+-- color and the brand are the keys of the level. The filament is the one whose spool was added last, or else the
+-- newest, of the newest 20 of the level. Without a filament, the newest spool that has a price says what to buy.
+create or replace function level_purchase(the_material text, the_color text, the_brand text, grams numeric)
+returns json language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	article record;
+begin
+	select f.id, f.vendor_name as vendor, f.article_number, f.url, f.price as usual, s.purchase_price as paid,
+		coalesce(f.net_weight_grams, s.net_weight_grams) as net
+	into article
+	from (
+		select * from filaments f
+		where f.tenant_id = tenant and f.hidden_at is null and f.material_type = split_part(the_material, '/', 1)
+			and (the_color is null or f.color_key = the_color) and (the_brand is null or f.vendor_key = the_brand)
+			and material_key(f.material_type, f.material_name, f.diameter_mm) = the_material
+		order by f.created_at desc, f.id desc limit 20
+	) f
+	left join lateral (
+		select n.* from unnest(array[false, true]) a (archived)
+		cross join lateral (
+			select s.created_at, s.purchase_price, s.net_weight_grams from spools s
+			where s.tenant_id = tenant and s.filament_id = f.id and s.archived = a.archived and s.hidden_at is null
+			order by s.created_at desc, s.id desc limit 1
+		) n
+		order by n.created_at desc limit 1
+	) s on true
+	order by s.created_at desc nulls last, f.created_at desc, f.id desc limit 1;
+	if not found then
+		select null::uuid as id, s.brand as vendor, null as article_number, null as url, null::numeric as usual,
+			s.purchase_price as paid, s.net_weight_grams as net
+		into article
+		from spools s
+		where s.tenant_id = tenant and s.material_key = the_material and (the_color is null or s.color_key = the_color)
+			and (the_brand is null or s.brand_key = the_brand) and s.hidden_at is null and s.cost_per_gram is not null
+		order by s.created_at desc, s.id desc limit 1;
+	end if;
+	return json_build_object('filament_id', article.id, 'vendor', article.vendor,
+		'article_number', article.article_number, 'url', article.url,
+		'price', trim_scale(coalesce(article.paid, article.usual)),
+		'price_of', case when article.paid is not null then 'spool' when article.usual is not null then 'filament' end,
+		'net_weight_grams', trim_scale(article.net),
+		'spools', case when article.net is not null then least(ceil(grams / article.net), 999999999) end);
+end $$;
+
 -- Updates low_since of the tenant's stock levels that became low or are no longer low, and sends the event
 -- inventory.low_stock for each level that became low.
 --

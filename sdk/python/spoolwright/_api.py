@@ -750,6 +750,8 @@ class Filament:
     """Temperature of the bed in °C."""
     article_number: str | None
     """Number of the article."""
+    url: str | None
+    """The page of the article in a shop, an http or https address."""
     external_id: str | None
     """The filament's id in another system."""
     notes: str | None
@@ -799,6 +801,7 @@ def _Filament(d: Any, etag: str | None = None) -> Filament:
         extruder_temperature_c=get("extruder_temperature_c"),
         bed_temperature_c=get("bed_temperature_c"),
         article_number=get("article_number"),
+        url=get("url"),
         external_id=get("external_id"),
         notes=get("notes"),
         extra=get("extra"),
@@ -7033,6 +7036,42 @@ def _OrderAvailability(d: Any, etag: str | None = None) -> OrderAvailability:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """The type `Purchase` of the API."""
+
+    filament_id: str | None
+    """The filament."""
+    vendor: str | None
+    """Vendor of the filament, or brand of the spool."""
+    article_number: str | None
+    """Number of the article."""
+    url: str | None
+    """The page of the article in a shop."""
+    price: Number | None
+    """Price of a spool."""
+    price_of: Literal["spool", "filament"] | None
+    """Whose price it is: that of the spool that was added last, or that of the filament."""
+    net_weight_grams: Number | None
+    """Grams of filament on a full spool."""
+    spools: int | None
+    """Spools that bring the missing grams, less those on their way."""
+
+
+def _Purchase(d: Any, etag: str | None = None) -> Purchase:
+    get = d.get
+    return Purchase(
+        filament_id=get("filament_id"),
+        vendor=get("vendor"),
+        article_number=get("article_number"),
+        url=get("url"),
+        price=_core.number(get("price")),
+        price_of=get("price_of"),
+        net_weight_grams=_core.number(get("net_weight_grams")),
+        spools=get("spools"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StockLevel:
     """The type `StockLevel` of the API."""
 
@@ -7070,6 +7109,8 @@ class StockLevel:
     """When the service found the level low, about a second after it became low; null until then, and if it is not
     low.
     """
+    purchase: Purchase
+    """What to buy."""
     created_at: _dt.datetime
     """Time of creation."""
     updated_at: _dt.datetime
@@ -7097,6 +7138,7 @@ def _StockLevel(d: Any, etag: str | None = None) -> StockLevel:
         spool_count=get("spool_count"),
         low=get("low"),
         low_since=_core.timestamp(get("low_since")),
+        purchase=_core.optional(_Purchase, get("purchase")),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
@@ -8798,6 +8840,8 @@ class FilamentCreate(_FilamentCreateRequired, total=False):
     """Temperature of the bed in °C."""
     article_number: str | None
     """Number of the article."""
+    url: str | None
+    """The page of the article in a shop, an http or https address."""
     external_id: str | None
     """The filament's id in another system."""
     notes: str | None
@@ -8844,6 +8888,8 @@ class FilamentUpdate(TypedDict, total=False):
     """Temperature of the bed in °C."""
     article_number: str | None
     """Number of the article."""
+    url: str | None
+    """The page of the article in a shop, an http or https address."""
     external_id: str | None
     """The filament's id in another system."""
     notes: str | None
@@ -11487,7 +11533,7 @@ class FilamentsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "url", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         number: int | None = None,
@@ -11564,7 +11610,7 @@ class FilamentsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "url", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         number: int | None = None,
         vendor_id: str | None = None,
@@ -11646,6 +11692,7 @@ class FilamentsResource:
         extruder_temperature_c: int | None = None,
         bed_temperature_c: int | None = None,
         article_number: str | None = None,
+        url: str | None = None,
         external_id: str | None = None,
         notes: str | None = None,
         extra: dict[str, Any] | None = None,
@@ -11676,6 +11723,7 @@ class FilamentsResource:
         :param extruder_temperature_c: Temperature of the extruder in °C.
         :param bed_temperature_c: Temperature of the bed in °C.
         :param article_number: Number of the article.
+        :param url: The page of the article in a shop, an http or https address.
         :param external_id: The filament's id in another system.
         :param notes: Free text.
         :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
@@ -11705,6 +11753,7 @@ class FilamentsResource:
                 "extruder_temperature_c": UNSET if extruder_temperature_c is None else extruder_temperature_c,
                 "bed_temperature_c": UNSET if bed_temperature_c is None else bed_temperature_c,
                 "article_number": UNSET if article_number is None else article_number,
+                "url": UNSET if url is None else url,
                 "external_id": UNSET if external_id is None else external_id,
                 "notes": UNSET if notes is None else notes,
                 "extra": UNSET if extra is None else extra,
@@ -11869,6 +11918,7 @@ class FilamentsResource:
         extruder_temperature_c: int | None | Unset = UNSET,
         bed_temperature_c: int | None | Unset = UNSET,
         article_number: str | None | Unset = UNSET,
+        url: str | None | Unset = UNSET,
         external_id: str | None | Unset = UNSET,
         notes: str | None | Unset = UNSET,
         extra: dict[str, Any] | Unset = UNSET,
@@ -11905,6 +11955,7 @@ class FilamentsResource:
         :param extruder_temperature_c: Temperature of the extruder in °C.
         :param bed_temperature_c: Temperature of the bed in °C.
         :param article_number: Number of the article.
+        :param url: The page of the article in a shop, an http or https address.
         :param external_id: The filament's id in another system.
         :param notes: Free text.
         :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
@@ -11934,6 +11985,7 @@ class FilamentsResource:
                 "extruder_temperature_c": extruder_temperature_c,
                 "bed_temperature_c": bed_temperature_c,
                 "article_number": article_number,
+                "url": url,
                 "external_id": external_id,
                 "notes": notes,
                 "extra": extra,
@@ -19719,7 +19771,8 @@ class StockLevelsResource:
     ) -> StockLevelList:
         """List stock levels.
 
-        `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing.
+        `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing,
+        and the `purchase` that brings them.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -19808,9 +19861,14 @@ class StockLevelsResource:
         becomes `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of
         that, so that it does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams`
         are ordered and on their way, until `incoming_date`; they change none of the other fields. Set them to null
-        when they have arrived. All these fields are current. The service checks levels, for `low_since` and the
-        event `inventory.low_stock`, about a second after a change; in farms with hundreds of thousands of spools,
-        some seconds after it.
+        when they have arrived. All these fields are current.
+
+        `purchase` is the filament to buy: of the newest 20 of the level, the one whose spool was added last, or
+        else the newest. Without a filament, it has what the newest spool with a price says. `spools` brings the
+        missing grams that are not on their way; null if no net weight is known.
+
+        The service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a
+        change; in farms with hundreds of thousands of spools, some seconds after it.
 
         Requires the role `operator` or `admin`.
 
@@ -19886,9 +19944,14 @@ class StockLevelsResource:
         becomes `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of
         that, so that it does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams`
         are ordered and on their way, until `incoming_date`; they change none of the other fields. Set them to null
-        when they have arrived. All these fields are current. The service checks levels, for `low_since` and the
-        event `inventory.low_stock`, about a second after a change; in farms with hundreds of thousands of spools,
-        some seconds after it.
+        when they have arrived. All these fields are current.
+
+        `purchase` is the filament to buy: of the newest 20 of the level, the one whose spool was added last, or
+        else the newest. Without a filament, it has what the newest spool with a price says. `spools` brings the
+        missing grams that are not on their way; null if no net weight is known.
+
+        The service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a
+        change; in farms with hundreds of thousands of spools, some seconds after it.
 
         Requires the role `operator` or `admin`.
 
@@ -21106,6 +21169,7 @@ __all__ = [
     "ProductionRunStartedEvent",
     "ProductionRunsResource",
     "ProductsResource",
+    "Purchase",
     "Queue",
     "QueueResource",
     "QueuedRun",

@@ -495,6 +495,8 @@ export interface Filament<D = number> {
   readonly bed_temperature_c: number | null;
   /** Number of the article. */
   readonly article_number: string | null;
+  /** The page of the article in a shop, an http or https address. */
+  readonly url: string | null;
   /** The filament's id in another system. */
   readonly external_id: string | null;
   /** Free text. */
@@ -4105,6 +4107,26 @@ export interface OrderAvailability<D = number> {
   readonly items: readonly AvailableItem[];
 }
 
+/** The type `Purchase` of the API. */
+export interface Purchase<D = number> {
+  /** The filament. */
+  readonly filament_id: string | null;
+  /** Vendor of the filament, or brand of the spool. */
+  readonly vendor: string | null;
+  /** Number of the article. */
+  readonly article_number: string | null;
+  /** The page of the article in a shop. */
+  readonly url: string | null;
+  /** Price of a spool. */
+  readonly price: D | null;
+  /** Whose price it is: that of the spool that was added last, or that of the filament. */
+  readonly price_of: "spool" | "filament" | null;
+  /** Grams of filament on a full spool. */
+  readonly net_weight_grams: D | null;
+  /** Spools that bring the missing grams, less those on their way. */
+  readonly spools: number | null;
+}
+
 /** The type `StockLevel` of the API. */
 export interface StockLevel<D = number> {
   /** The level's id. */
@@ -4141,6 +4163,8 @@ export interface StockLevel<D = number> {
    * When the service found the level low, about a second after it became low; null until then, and if it is not low.
    */
   readonly low_since: string | null;
+  /** What to buy. */
+  readonly purchase: Purchase<D>;
   /** Time of creation. */
   readonly created_at: string;
   /** Time of the last change of the level itself. */
@@ -5299,6 +5323,8 @@ export interface FilamentCreate {
   bed_temperature_c?: number | null | undefined;
   /** Number of the article. */
   article_number?: string | null | undefined;
+  /** The page of the article in a shop, an http or https address. */
+  url?: string | null | undefined;
   /** The filament's id in another system. */
   external_id?: string | null | undefined;
   /** Free text. */
@@ -5345,6 +5371,8 @@ export interface FilamentUpdate {
   bed_temperature_c?: number | null | undefined;
   /** Number of the article. */
   article_number?: string | null | undefined;
+  /** The page of the article in a shop, an http or https address. */
+  url?: string | null | undefined;
   /** The filament's id in another system. */
   external_id?: string | null | undefined;
   /** Free text. */
@@ -7189,7 +7217,7 @@ export interface ListFilamentsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "number" | "vendor_id" | "vendor_name" | "name" | "material_type" | "material_name" | "color" | "color_hex" | "color_arrangement" | "diameter_mm" | "density_g_cm3" | "net_weight_grams" | "spool_weight_grams" | "price" | "extruder_temperature_c" | "bed_temperature_c" | "article_number" | "external_id" | "notes" | "spool_count" | "remaining_grams" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
+  sort_by?: "id" | "number" | "vendor_id" | "vendor_name" | "name" | "material_type" | "material_name" | "color" | "color_hex" | "color_arrangement" | "diameter_mm" | "density_g_cm3" | "net_weight_grams" | "spool_weight_grams" | "price" | "extruder_temperature_c" | "bed_temperature_c" | "article_number" | "url" | "external_id" | "notes" | "spool_count" | "remaining_grams" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -13476,7 +13504,8 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
   /**
    * List stock levels.
    *
-   * `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing.
+   * `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing, and
+   * the `purchase` that brings them.
    */
   list(
     query: ListStockLevelsQuery = {},
@@ -13512,8 +13541,14 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
    * `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that it
    * does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams` are ordered and on
    * their way, until `incoming_date`; they change none of the other fields. Set them to null when they have arrived.
-   * All these fields are current. The service checks levels, for `low_since` and the event `inventory.low_stock`,
-   * about a second after a change; in farms with hundreds of thousands of spools, some seconds after it.
+   * All these fields are current.
+   *
+   * `purchase` is the filament to buy: of the newest 20 of the level, the one whose spool was added last, or else the
+   * newest. Without a filament, it has what the newest spool with a price says. `spools` brings the missing grams
+   * that are not on their way; null if no net weight is known.
+   *
+   * The service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a change; in
+   * farms with hundreds of thousands of spools, some seconds after it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -13549,8 +13584,14 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
    * `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that it
    * does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams` are ordered and on
    * their way, until `incoming_date`; they change none of the other fields. Set them to null when they have arrived.
-   * All these fields are current. The service checks levels, for `low_since` and the event `inventory.low_stock`,
-   * about a second after a change; in farms with hundreds of thousands of spools, some seconds after it.
+   * All these fields are current.
+   *
+   * `purchase` is the filament to buy: of the newest 20 of the level, the one whose spool was added last, or else the
+   * newest. Without a filament, it has what the newest spool with a price says. `spools` brings the missing grams
+   * that are not on their way; null if no net weight is known.
+   *
+   * The service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a change; in
+   * farms with hundreds of thousands of spools, some seconds after it.
    *
    * Requires the role `operator` or `admin`.
    */
