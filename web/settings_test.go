@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,7 +24,9 @@ func TestStockAndReports(t *testing.T) {
 	for range 2 {
 		b.do(t, "POST", "/stock/new", form).to(t, "/stock").
 			shows(t, "1 stock level", "PLA Black 800 g 0 g 2 kg 1.4 kg",
-				"Shopping list What is missing brings each filament to 110 % of its level. 1.4 kg PLA Black")
+				"Shopping list What is missing brings each filament to 110 % of its level.",
+				"PLA Black 20.00 of the last spool 20.00 of the last spool 2 1.4 kg Ordered : PLA Black",
+				"2 × 1 kg PLA Black Copy")
 	}
 	b.get(t, "/stock?low=false").shows(t, "No stock level matches.")
 	level := c.Get(t, "/api/v1/stock-levels").Text("items.0.id")
@@ -55,18 +58,23 @@ func TestReceiveFilament(t *testing.T) {
 	c := tenant.User(t, "operator")
 	b := signIn(t, c)
 	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
-		"net_weight_grams": 750}).Want(201).ID()
+		"net_weight_grams": 750, "vendor": "Acme", "article_number": "A-1", "url": "https://www.shop.example/a",
+		"price": 18.9}).Want(201).ID()
 	b.get(t, "/stock/new").submit(t, "/stock/new", "color", "Black", "minimum_grams", "2000", "incoming_grams", "1500",
 		"incoming_date", "2024-03-01").to(t, "/stock").
-		shows(t, "1.5 kg on its way, expected on", "2.2 kg PLA Black (1.5 kg on its way", "CSV", "Received : PLA Black")
+		shows(t, "1.5 kg on its way, expected on", "of the filament 1 2.2 kg Ordered",
+			"1 × 750 g PLA Black · Acme · A-1 · https://www.shop.example/a Copy",
+			"Acme · A-1 shop.example 18.90 of the filament 1.5 kg on its way", "CSV", "Received : PLA Black")
 	level := c.Get(t, "/api/v1/stock-levels").Text("items.0.id")
 	file := b.get(t, "/stock/shopping-list.csv").want(t, 200)
-	testkit.Equal(t, file.text, "material,color,brand,diameter_mm,missing_grams,incoming_grams,incoming_date\n"+
-		"PLA,Black,,,2200,1500,2024-03-01\n", "the file")
+	testkit.Equal(t, file.text, "material,color,brand,diameter_mm,missing_grams,incoming_grams,incoming_date,"+
+		"vendor,article_number,url,price,price_of,net_weight_grams,spools\n"+
+		"PLA,Black,,,2200,1500,2024-03-01,Acme,A-1,https://www.shop.example/a,18.9,filament,750,1\n", "the file")
 
 	to := b.get(t, "/stock/"+level+"/received").want(t, 303).header.Get("Location")
 	form := b.get(t, to).want(t, 200)
-	if got := form.form(t, "/spools/new"); got.Get("quantity") != "2" || got.Get("filament_id") != filament {
+	if got := form.form(t, "/spools/new"); got.Get("quantity") != "2" || got.Get("filament_id") != filament ||
+		got.Get("purchase_price") != "18.9" {
 		t.Errorf("the form of the new spools has %v", got)
 	}
 	form.submit(t, "/spools/new", "quantity", "none").want(t, 422)
@@ -93,6 +101,53 @@ func TestReceiveFilament(t *testing.T) {
 	form = stranger.get(t, "/spools/new?received="+other).want(t, 200) // of another farm: nothing happens there
 	form.submit(t, "/spools/new?own=1", "color", "Red", "diameter_mm", "1.75", "net_weight_grams", "1000").want(t, 303)
 	c.Get(t, "/api/v1/stock-levels/"+other).Shows(map[string]string{"incoming_grams": "900"})
+}
+
+// A click marks what is missing as ordered, once, and can be undone. Nothing that somebody else has stored is
+// overwritten.
+func TestOrderFilament(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
+		"net_weight_grams": 800}).Want(201)
+	level := c.Post(t, "/api/v1/stock-levels", j{"material_type": "PLA", "color": "Black", "minimum_grams": 2000}).
+		Want(201).ID()
+	incoming := func(want string) {
+		t.Helper()
+		c.Get(t, "/api/v1/stock-levels/"+level).Shows(map[string]string{"incoming_grams": want})
+	}
+	ordered := "/stock/" + level + "/ordered"
+	page := b.get(t, "/stock").want(t, 200).shows(t, "PLA Black – 3 2.2 kg Ordered", "3 × 800 g PLA Black Copy")
+	for range 2 {
+		saved := page.submit(t, ordered).to(t, "/stock").says(t, "PLA Black: 2.4 kg on its way").
+			shows(t, "PLA Black 2.4 kg on its way – 0 2.2 kg Received").hides(t, "3 ×")
+		incoming("2400")
+		saved.submit(t, ordered).to(t, "/stock").says(t, "PLA Black: Nothing is on its way.")
+		incoming("null")
+	}
+	c.Patch(t, "/api/v1/stock-levels/"+level, j{"incoming_grams": 600, "incoming_date": "2024-03-01"}).Want(200)
+	page.submit(t, ordered).to(t, "/stock").
+		says(t, "Saved in the meantime: PLA Black: 600 g on its way, expected on 2024-03-01")
+	incoming("600")
+	b.get(t, "/stock").shows(t, "2 × 800 g").submit(t, ordered).to(t, "/stock").
+		says(t, "PLA Black: 2.2 kg on its way, expected on 2024-03-01")
+	incoming("2200")
+	b.do(t, "POST", ordered, url.Values{"before": {"2200"}, "incoming_grams": {"lots"}}).to(t, "/stock").
+		says(t, "Not valid")
+	incoming("2200")
+
+	// Without a net weight, what is missing is ordered.
+	other := c.Post(t, "/api/v1/stock-levels", j{"material_type": "ABS", "minimum_grams": 1000}).Want(201).ID()
+	b.get(t, "/stock").shows(t, "ABS – – 1.1 kg Ordered", "1.1 kg ABS Copy").
+		submit(t, "/stock/"+other+"/ordered").to(t, "/stock").says(t, "ABS: 1.1 kg on its way").hides(t, "Copy")
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, "/stock").hides(t, "Ordered", "Received")
+	viewer.do(t, "POST", ordered, url.Values{"before": {"2200"}}).want(t, 403)
+	signIn(t, api.Operator(t)).do(t, "POST", ordered, url.Values{"before": {"2200"}}).want(t, 404)
+	incoming("2200")
 }
 
 // The file of the shopping list has more levels than the API returns at once.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +29,16 @@ type stockLevel struct {
 	Available num    `json:"available_grams"`
 	Missing   num    `json:"missing_grams"`
 	Low       bool   `json:"low"`
+	Purchase  struct {
+		Filament string `json:"filament_id"`
+		Vendor   string `json:"vendor"`
+		Article  string `json:"article_number"`
+		URL      string `json:"url"`
+		Price    num    `json:"price"`
+		PriceOf  string `json:"price_of"`
+		Net      num    `json:"net_weight_grams"`
+		Spools   num    `json:"spools"`
+	} `json:"purchase"`
 }
 
 // Name returns the material, color and diameter of the level.
@@ -41,12 +50,64 @@ func (l stockLevel) Name() string {
 	return name
 }
 
-// OnItsWay says what is ordered, and when it is expected.
-func (l stockLevel) OnItsWay(v *visit) string {
-	if l.Expected != "" {
+// OnItsWay says what is ordered for a level, and when it is expected.
+func (v *visit) OnItsWay(l stockLevel) string {
+	switch {
+	case l.Incoming == "":
+		return v.t("Nothing is on its way.")
+	case l.Expected != "":
 		return v.t("%s on its way, expected on %s", v.Kilos(l.Incoming), v.Day(l.Expected))
 	}
 	return v.t("%s on its way", v.Kilos(l.Incoming))
+}
+
+// Vendor returns the vendor of what to buy.
+func (l stockLevel) Vendor() string { return cmp.Or(l.Purchase.Vendor, l.Brand) }
+
+// Shop returns the host of the link to what to buy.
+func (l stockLevel) Shop() string { return hostOf(l.Purchase.URL) }
+
+// IsOrdered reports whether all that is missing is on its way.
+func (l stockLevel) IsOrdered() bool { return float(l.Incoming) >= float(l.Missing) }
+
+// Ordered returns the grams that are on their way after the spools to buy are ordered, or what is missing if their
+// weight is unknown.
+func (l stockLevel) Ordered() string {
+	grams := max(float(l.Missing), float(l.Incoming))
+	if l.Purchase.Spools != "" {
+		grams = float(l.Incoming) + float(l.Purchase.Spools)*float(l.Purchase.Net)
+	}
+	return strconv.FormatFloat(grams, 'f', -1, 64)
+}
+
+// orderLevel stores what is on its way, unless somebody else has stored another value since the page was shown. The
+// notice has a form that stores the value before.
+func orderLevel(v *visit) error {
+	f := v.sent()
+	wanted, before := f.Values.Get("incoming_grams"), f.Values.Get("before")
+	var now, l stockLevel
+	if err := v.fetch(get("/api/v1/stock-levels/{id}", &now)); err != nil {
+		return err
+	}
+	if text := string(now.Incoming); text != before && text != wanted {
+		v.tell(&notice{Text: v.t("Saved in the meantime:") + " " + now.Name() + ": " + v.OnItsWay(now)})
+		return v.redirect("/stock" + v.query())
+	}
+	var grams any
+	if wanted != "" {
+		grams = wanted // which is refused if it is not a number
+		if n, ok := value.ParseDecimal(wanted); ok {
+			grams = n
+		}
+	}
+	ok, err := v.send(f, http.MethodPatch, "/api/v1/stock-levels/{id}", map[string]any{"incoming_grams": grams}, &l)
+	n := &notice{Text: v.t("Not valid")}
+	if ok {
+		n = &notice{Text: l.Name() + ": " + v.OnItsWay(l), Undo: &undo{v.t("Undo"), v.r.URL.Path + v.query(),
+			url.Values{"incoming_grams": {before}, "before": {string(l.Incoming)}}}}
+	}
+	v.tell(n)
+	return v.then(true, err, "/stock"+v.query(), nil)
 }
 
 // lowLevels returns all levels that are low, those that lack the most last.
@@ -69,50 +130,43 @@ func shoppingFile(v *visit) error {
 	if err != nil {
 		return err
 	}
-	file.Write([]string{"material", "color", "brand", "diameter_mm", "missing_grams", "incoming_grams", "incoming_date"})
+	file.Write([]string{"material", "color", "brand", "diameter_mm", "missing_grams", "incoming_grams", "incoming_date",
+		"vendor", "article_number", "url", "price", "price_of", "net_weight_grams", "spools"})
 	for _, l := range low {
+		p := l.Purchase
 		file.Write([]string{inventory.MaterialLabel(l.Material, l.Exact), l.Color, l.Brand, string(l.Diameter),
-			string(l.Missing), string(l.Incoming), l.Expected})
+			string(l.Missing), string(l.Incoming), l.Expected, l.Vendor(), p.Article, p.URL, string(p.Price), p.PriceOf,
+			string(p.Net), string(p.Spools)})
 	}
 	file.Flush() // an error means that the client has gone
 	return nil
 }
 
-// receiveLevel leads to the form of new spools, filled in with what was on its way: the newest filament of the level,
-// and as many of its spools as make up the grams.
+// receiveLevel leads to the form of new spools, filled in with what was on its way: the filament to buy, as many of its
+// spools as make up the grams, and the last price.
 func receiveLevel(v *visit) error {
 	var l stockLevel
 	if err := v.fetch(get("/api/v1/stock-levels/{id}", &l)); err != nil {
 		return err
 	}
-	query := url.Values{"material_type": {l.Material}, "limit": {"20"}}
-	for name, text := range map[string]string{"color": l.Color, "vendor": l.Brand} {
-		if text != "" {
-			query.Set(name, text)
-		}
-	}
-	var all struct{ Items []filament }
-	if err := v.fetch(read{path: "/api/v1/filaments", query: query, into: &all}); err != nil {
-		return err
-	}
+	net := cmp.Or(l.Purchase.Net, "1000")
 	to := url.Values{"received": {l.ID}}
-	fits := func(f filament) bool {
-		return inventory.SameMaterial(l.Material, f.MaterialName, l.Exact) && (l.Diameter == "" || f.Diameter == l.Diameter)
-	}
-	net := 1000.0
-	if i := slices.IndexFunc(all.Items, fits); i >= 0 {
-		to.Set("filament_id", all.Items[i].ID)
-		net = cmp.Or(float(all.Items[i].NetWeight), net)
+	to.Set("quantity", strconv.Itoa(max(1, min(100, int(math.Round(float(l.Incoming)/float(net)))))))
+	fields := map[string]string{"purchase_price": v.reader().text(l.Purchase.Price)}
+	if id := l.Purchase.Filament; id != "" {
+		to.Set("filament_id", id)
 	} else {
 		to.Set("own", "1")
 		for name, text := range map[string]string{"material_type": l.Material, "material_name": l.Exact, "color": l.Color,
-			"brand": l.Brand, "diameter_mm": string(l.Diameter), "net_weight_grams": "1000"} {
-			if text != "" {
-				to.Set(name, text)
-			}
+			"brand": l.Vendor(), "diameter_mm": string(l.Diameter), "net_weight_grams": v.reader().text(net)} {
+			fields[name] = text
 		}
 	}
-	to.Set("quantity", strconv.Itoa(max(1, min(100, int(math.Round(float(l.Incoming)/net))))))
+	for name, text := range fields {
+		if text != "" {
+			to.Set(name, text)
+		}
+	}
 	return v.redirect("/spools/new?" + to.Encode())
 }
 
@@ -145,7 +199,7 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 		}
 		r.some(` <small>{}</small>`, l.Brand)
 		if l.Incoming != "" {
-			r.add(` <small>{}</small>`, l.OnItsWay(v))
+			r.add(` <small>{}</small>`, v.OnItsWay(*l))
 			r.when(v.CanWrite(), ` <a href="/stock/{}/received">{}<span class="hide">: {}</span></a>`, l.ID,
 				v.t("Received"), l.Name())
 		}
@@ -161,19 +215,38 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 	},
 	below: shoppingList}
 
-// shoppingList returns a text with a line for each low level.
+// shopping is the shopping list below the stock levels.
+type shopping struct {
+	Lines []stockLevel
+	Text  string // to copy
+}
+
+// shoppingList returns the list of the low levels, or nil if there are none.
 func shoppingList(v *visit, entries []stockLevel) any {
-	var b strings.Builder
+	list := &shopping{}
 	for _, l := range entries {
-		if l.Low {
-			line := v.Kilos(l.Missing) + " " + strings.TrimSpace(l.Name()+" "+l.Brand)
-			if l.Incoming != "" {
-				line += " (" + l.OnItsWay(v) + ")"
+		if !l.Low {
+			continue
+		}
+		list.Lines = append(list.Lines, l)
+		p, amount := l.Purchase, v.Kilos(l.Missing)
+		if p.Spools != "" {
+			amount = p.Spools.String() + " × " + v.Kilos(p.Net)
+		}
+		words := []string{amount + " " + l.Name()}
+		for _, word := range []string{l.Vendor(), p.Article, p.URL} {
+			if word != "" {
+				words = append(words, word)
 			}
-			b.WriteString(line + "\n")
+		}
+		if !l.IsOrdered() {
+			list.Text += strings.Join(words, " · ") + "\n"
 		}
 	}
-	return b.String()
+	if list.Lines == nil {
+		return nil
+	}
+	return list
 }
 
 var levels = &editor{api: "/api/v1/stock-levels", path: "/stock", noun: levelNoun, noPage: true,

@@ -236,6 +236,7 @@ var pages = slices.Concat([]page{
 	{"GET /stock", server.Read, levelList.show},
 	{"GET /stock/shopping-list.csv", server.Read, shoppingFile},
 	{"GET /stock/{id}/received", server.Write, receiveLevel},
+	{"POST /stock/{id}/ordered", server.Write, orderLevel},
 	{"GET /reports", server.Read, reports},
 	{"GET /reports/usage.csv", server.Read, usageFile},
 	{"GET /reports/margins", server.Read, margins},
