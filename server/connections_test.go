@@ -315,3 +315,28 @@ func TestLargeResponses(t *testing.T) {
 		t.Errorf("the document has %d and %d bytes, and %d of HEAD", len(document), len(again), head.ContentLength)
 	}
 }
+
+// What is no HTTP request is answered by Go's server, as about.md says.
+func TestNoHTTP(t *testing.T) {
+	t.Parallel()
+	address, _ := serving(t, newServer(t))
+	for request, want := range map[string]int{
+		"GET /healthz HTTP/1.1\r\nHost: h\r\nX: \x01\r\n\r\n":                               400,
+		"GET /healthz HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 2<<20) + "\r\n\r\n": 431,
+		"POST /healthz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n":              501,
+		"GET /healthz HTTP/3.9\r\nHost: h\r\n\r\n":                                          505,
+	} {
+		c := connect(t, "127.0.0.1", address)
+		go io.WriteString(c, request)
+		r, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Errorf("%.60q: %v", request, err)
+			continue
+		}
+		text, _ := io.ReadAll(r.Body)
+		if r.StatusCode != want || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") || !r.Close ||
+			r.Header.Get("X-Request-Id") != "" {
+			t.Errorf("%.60q: %d %v %s", request, r.StatusCode, r.Header, text)
+		}
+	}
+}
