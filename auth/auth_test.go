@@ -852,14 +852,15 @@ func TestInstancesWithOtherClocks(t *testing.T) {
 	}
 	user := instances[0].Tenant(t).User(t, "viewer")
 	for i, from := range instances {
-		login := from.Anonymous().Post(t, "/api/v1/auth/login", j{"email": user.Email, "password": testkit.Password}).Want(200)
-		next := from.Anonymous().Post(t, "/api/v1/auth/refresh", j{"refresh_token": login.Text("refresh_token")}).Want(200)
+		login := from.Anonymous().Post(t, "/api/v1/auth/login", j{"email": user.Email, "password": testkit.Password})
+		first := j{"refresh_token": login.Want(200).Text("refresh_token")}
+		next := from.Anonymous().Post(t, "/api/v1/auth/refresh", first).Want(200)
 		for k, to := range instances {
 			other := &testkit.Client{API: to, Token: next.Text("access_token")}
 			if a := other.Get(t, "/api/v1/auth/me"); a.Status != 200 {
 				t.Errorf("instance %d rejects a token of instance %d: %s", k, i, a.Body)
 			}
-			a := to.Anonymous().Post(t, "/api/v1/auth/refresh", j{"refresh_token": login.Text("refresh_token")})
+			a := to.Anonymous().Post(t, "/api/v1/auth/refresh", first)
 			if a.Status != 200 || a.Text("refresh_token") != next.Text("refresh_token") {
 				t.Errorf("instance %d answers a repeated refresh of instance %d with %d %s", k, i, a.Status, a.Body)
 			}
