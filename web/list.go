@@ -10,8 +10,17 @@ import (
 	"spoolwright/value/language"
 )
 
-// perPage is the number of entries of a page of a list.
+// perPage is the number of entries of a page of most lists.
 const perPage = 50
+
+// perPage returns the number of entries of a page. The page of the printers begins with those that need a person, so it
+// has as many as the API returns at once.
+func (n *noun) perPage() int {
+	if n == printerNoun {
+		return 100
+	}
+	return perPage
+}
 
 // listing is a page of a list with filters and an order, which the address of the page selects. The type of the page's
 // data embeds listing.
@@ -62,7 +71,7 @@ func (v *visit) listing(path string, noun *noun, filters []filter, orders []list
 	asked := v.r.URL.Query()
 	l := listing{Path: path, Noun: noun, Filter: url.Values{}, Page: 1, filters: filters, orders: orders,
 		visit: v}
-	query := url.Values{"limit": {strconv.Itoa(perPage)}}
+	query := url.Values{"limit": {strconv.Itoa(noun.perPage())}}
 	for _, f := range filters {
 		if value := strings.TrimSpace(asked.Get(f.name)); value != "" {
 			l.Filter.Set(f.name, value)
@@ -80,7 +89,7 @@ func (v *visit) listing(path string, noun *noun, filters []filter, orders []list
 	}
 	if n, err := strconv.Atoi(asked.Get("page")); err == nil && n > 1 && n < 1_000_000 {
 		l.Page = n
-		query.Set("skip", strconv.Itoa((n-1)*perPage))
+		query.Set("skip", strconv.Itoa((n-1)*noun.perPage()))
 	}
 	return l, query
 }
@@ -142,7 +151,7 @@ func (l *listing) Previous() string {
 }
 
 func (l *listing) Next() string {
-	if l.Page*perPage >= l.Total {
+	if l.Page*l.Noun.perPage() >= l.Total {
 		return ""
 	}
 	return l.address(l.Page + 1)
@@ -151,11 +160,12 @@ func (l *listing) Next() string {
 // Range returns the text with the range of entries that the page shows.
 func (l *listing) Range() string {
 	switch {
-	case l.Total <= perPage && l.Page == 1:
+	case l.Total <= l.Noun.perPage() && l.Page == 1:
 		return l.visit.t(l.Noun.count, l.Total)
 	}
-	first := (l.Page-1)*perPage + 1
-	return l.visit.t("%d–%d of %d", min(first, l.Total), min(first+perPage-1, l.Total), l.Total)
+	per := l.Noun.perPage()
+	first := (l.Page-1)*per + 1
+	return l.visit.t("%d–%d of %d", min(first, l.Total), min(first+per-1, l.Total), l.Total)
 }
 
 // NoMatch returns the text of a page without entries that match the filters.

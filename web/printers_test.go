@@ -115,7 +115,9 @@ func TestWatchedPrinterPage(t *testing.T) {
 	today := b.get(t, "/").shows(t, "MK4 Which run?",
 		"Layer <3> Which run is hook.gcode? hook.gcode A new run None: a test").
 		hides(t, "No run waits for you.", "Free")
-	c.Post(t, "/api/v1/printers", j{"name": "Before"}).Want(201)
+	for n := range 60 {
+		c.Post(t, "/api/v1/printers", j{"name": fmt.Sprint("Before ", n)}).Want(201)
+	}
 	b.get(t, "/printers").shows(t, "MK4 Which run? Layer <3>", "Before")
 	today.submit(t, at+"/answer", "answer", run).to(t, "/").shows(t, "The print has its answer.")
 	b.get(t, at).hides(t, "Which run is")
@@ -133,7 +135,7 @@ func TestWatchedPrinterPage(t *testing.T) {
 			t.Errorf("%s does not show the progress: %s", page, p.words())
 		}
 	}
-	if !strings.Contains(text, "42 % by the printer") || strings.Index(text, "MK4") > strings.Index(text, ">Before<") {
+	if !strings.Contains(text, "42 % by the printer") || strings.Index(text, "MK4") > strings.Index(text, ">Before 0<") {
 		t.Errorf("the list is %s", text)
 	}
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": id, "sequence": 3, "state": "attention",
