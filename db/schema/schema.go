@@ -95,14 +95,6 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 	if err != nil {
 		return applied, err
 	}
-	if current < len(all) {
-		// One instance applies all migrations and definitions, so that only its log says so; the others wait.
-		first, err := goFirst(ctx, ownerURL)
-		if err != nil {
-			return applied, err
-		}
-		defer first.Close(context.WithoutCancel(ctx))
-	}
 	for retries := 0; current < len(all); {
 		var done bool
 		current, done, err = applyNext(ctx, conn, all)
@@ -181,21 +173,6 @@ func applyNext(ctx context.Context, conn *pgx.Conn, all []migration) (version in
 		return err
 	})
 	return version, done && err == nil, err
-}
-
-// goFirst waits until no other instance goes first, and returns a connection, whose end lets the next one go first. The
-// lock belongs to a transaction, because a pooler can give each transaction another session.
-func goFirst(ctx context.Context, ownerURL string) (*pgx.Conn, error) {
-	conn, err := dial.Connect(ctx, ownerURL)
-	if err != nil {
-		return nil, err
-	}
-	if err := conn.PgConn().Exec(ctx, fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = 0; "+
-		"select pg_advisory_xact_lock(%d)", migrationLock+1)).Close(); err != nil {
-		conn.Close(context.WithoutCancel(ctx))
-		return nil, err
-	}
-	return conn, nil
 }
 
 // lockMigrations waits until no other transaction migrates the database, and holds the lock until the end of the
