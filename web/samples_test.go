@@ -94,6 +94,7 @@ func TestSampleDataInUse(t *testing.T) {
 	}
 	key(keyed)
 	c.Delete(t, "/api/v1/api-keys/"+key(other)).Want(204)
+	reporter, grey := id("printers", "Voron 2.4 #9"), id("spools", "Forest Green")
 	watched, leased := id("printers", "Prusa MK4 #5"), id("printers", "Prusa MK4 #6")
 	c.Post(t, "/api/v1/printer-states/lease", j{"watcher": "w", "printer_ids": []string{watched, leased}}).Want(200)
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": watched, "sequence": 1, "state": "printing",
@@ -116,6 +117,16 @@ func TestSampleDataInUse(t *testing.T) {
 		"materials": []j{{"spool_id": black, "actual_weight_grams": 30}}}).Want(201).ID()
 	c.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).Want(200)
 	left := c.Get(t, "/api/v1/spools/"+black).Want(200).Text("remaining_weight_grams")
+
+	// An own run keeps what a printer reported for it before it was moved to none.
+	reported := c.Post(t, "/api/v1/production-runs", j{"printer_id": reporter, "status": "in_progress",
+		"materials": []j{{"spool_id": grey, "estimated_weight_grams": 9}}}).Want(201).ID()
+	c.Do(t, "PUT", "/api/v1/printers/"+reporter+"/slots/1", j{"spool_id": grey}).Want(200)
+	made := c.Post(t, "/api/v1/api-keys", j{"name": "K", "role": "printer", "printer_id": reporter}).Want(201)
+	c.With("X-API-Key", made.Text("key")).Do(t, "PUT", "/spoolman/api/v1/spool/"+
+		c.Get(t, "/api/v1/spools/"+grey).Want(200).Text("number")+"/use", j{"use_weight": 5}).Want(200)
+	c.Patch(t, "/api/v1/production-runs/"+reported, j{"printer_id": nil}).Want(200)
+	c.Delete(t, "/api/v1/api-keys/"+made.ID()).Want(204)
 	order := c.Post(t, "/api/v1/orders", j{"reference": "OWN-1", "items": []j{{"product_id": hook, "quantity": 2}}}).
 		Want(201).ID()
 
@@ -123,8 +134,8 @@ func TestSampleDataInUse(t *testing.T) {
 		"printer Voron 2.4 #3", "printer Prusa MK4 #5",
 		"product Desk lamp base", "PLA Black (Polymaker)").submit(t, "/samples/remove").to(t, "/").
 		shows(t, "The sample data is removed. Your own data uses these, so they stay:", "Desk lamp base")
-	for path, want := range map[string]string{"spools": "2", "printers": "3", "products": "3", "orders": "1",
-		"production-runs": "1"} {
+	for path, want := range map[string]string{"spools": "3", "printers": "4", "products": "3", "orders": "1",
+		"production-runs": "2"} {
 		testkit.Equal(t, c.Get(t, "/api/v1/"+path).Want(200).Text("total"), want, "%s", path)
 	}
 	for _, path := range []string{"products/" + stand, "products/" + lamp, "spools/" + white, "printers/" + other,
@@ -132,6 +143,8 @@ func TestSampleDataInUse(t *testing.T) {
 		c.Get(t, "/api/v1/"+path).WantError(404, "NOT_FOUND")
 	}
 	c.Get(t, "/api/v1/orders/"+order).Want(200)
+	c.Post(t, "/api/v1/production-runs/"+reported+"/complete", nil).Want(200).
+		Shows(map[string]string{"materials.0.actual_weight_grams": "5"})
 	c.Get(t, "/api/v1/printers/"+keyed).Want(200) // its key is not revoked
 	c.Get(t, "/api/v1/spools/"+own).Want(200).
 		Shows(map[string]string{"remaining_weight_grams": "400", "location": "null"})
@@ -140,7 +153,7 @@ func TestSampleDataInUse(t *testing.T) {
 	ledger := c.Get(t, "/api/v1/spools/"+black+"/usage").Want(200)
 	ledger.Shows(map[string]string{"total": "2", "items.0.change_grams": "-30", "items.0.after_grams": left,
 		"items.1.kind": "created", "items.1.after_grams": ledger.Text("items.0.before_grams")})
-	c.Get(t, "/api/v1/reports/usage").Want(200).Shows(map[string]string{"grams": "30"})
+	c.Get(t, "/api/v1/reports/usage").Want(200).Shows(map[string]string{"grams": "35"})
 	b.get(t, "/").shows(t, "First steps", "Filament Done", "A printer Done").hides(t, "sample data")
 	b.get(t, "/samples").shows(t, "The farm has no sample data.")
 	b.get(t, "/spools/"+black).want(t, 200)

@@ -65,6 +65,9 @@ begin
 		union all
 		select u.spool_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.printer_id = d.id
 		where u.spool_id not in (select d.id from d)
+		union all -- a run that stays keeps what printers reported for it
+		select u.run_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.printer_id = d.id
+		where u.run_id is not null
 		union all -- the pieces of a product that stays are those of its ledger
 		select e.product_id, d.id from d join piece_entries e on e.tenant_id = tenant and e.run_id = d.id
 		union all
