@@ -20,12 +20,14 @@ const BrokenRule = `
 			from spool_usage where run_id is not null group by run_id, spool_id
 		) u
 		full join (
-			select m.run_id, m.spool_id, sum(coalesce(m.actual_weight_grams, 0)) as grams from run_materials m
+			select m.run_id, m.spool_id, sum(coalesce(m.actual_weight_grams, 0)) as grams,
+				bool_or(m.actual_weight_grams = 1000000) as capped -- the maximum, which wrong reports can exceed
+			from run_materials m
 			group by m.run_id, m.spool_id
 		) m on m.run_id = u.run_id and m.spool_id = u.spool_id
 		join production_runs r on r.id = coalesce(m.run_id, u.run_id) and r.deducted_at is not null
 		join spools s on s.id = coalesce(m.spool_id, u.spool_id)
-		where coalesce(m.grams, 0) <> coalesce(u.grams, 0)
+		where coalesce(m.grams, 0) <> coalesce(u.grams, 0) and not (coalesce(m.capped, false) and u.grams > m.grams)
 		order by 2 limit 1)
 	union all
 		(select 3, format('the product %s has %s pieces in stock, %s of them without a cost, with the value %s, and its ' ||
