@@ -224,6 +224,9 @@ func Misspelled(environ []string) (all []string) {
 	settings := new(Config).settings()
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
+		if name == "PUBLIC" { // of Windows
+			continue
+		}
 		i := slices.IndexFunc(settings, func(s setting) bool { return nearly(name, s.name) })
 		if i >= 0 && !slices.ContainsFunc(settings, func(s setting) bool { return s.name == name }) {
 			all = append(all, name+" is not a setting and has no effect: the setting is "+settings[i].name)
