@@ -216,7 +216,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		routes = append(routes, feature(d)...)
 	}
 	routes = append(routes, hooks.Routes()...)
-	connections := shops.New(d, c.JWTSecrets, d.Now)
+	connections := shops.New(d, c.JWTSecrets, time.Now)
 	routes = append(routes, connections.Routes()...)
 	var dial watch.Dial // nil if the service watches no printers
 	if c.Watch {

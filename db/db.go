@@ -206,13 +206,8 @@ func (d *DB) Now() time.Time { return d.now().Add(-time.Duration(d.ahead.Load())
 
 // compareClocks compares the clock of this machine with PostgreSQL's, which was read between sent and answered.
 func (d *DB) compareClocks(clock, sent, answered time.Time) error {
-	var ahead time.Duration
-	switch {
-	case clock.Before(sent):
-		ahead = sent.Sub(clock)
-	case clock.After(answered):
-		ahead = answered.Sub(clock)
-	}
+	least, most := sent.Sub(clock), answered.Sub(clock)
+	ahead := min(max(time.Duration(d.ahead.Load()), least), most) // the last difference, if the times permit it
 	d.ahead.Store(int64(ahead))
 	difference := ahead.Abs()
 	if difference >= warnClockDifference && time.Since(time.Unix(0, d.clocksWarned.Load())) >= time.Minute {

@@ -42,8 +42,8 @@ var followDoc = &server.Doc{
 		"service arrive within two seconds, at least once. With `reset`, there were too many: read the lists again. The " +
 		"first event comes at once.\n\nThe stream ends after 15 minutes, when access ends, and when the service stops. A " +
 		"client that connects again sends the `id` of its last event as `Last-Event-ID`, as browsers do, and the first " +
-		"event has what happened since then; after more than a day, and for a time in the future, it is a `reset`. Other products than deleted ones are " +
-		"not in the stream: `updated_from` finds them.\n\nA tenant has at most 10 such streams, a user or an API key at " +
+		"event has what happened since then; after more than a day, and for a time in the future, it is a `reset`. Other " +
+		"products than deleted ones are not in the stream: `updated_from` finds them.\n\nA tenant has at most 10 such streams, a user or an API key at " +
 		"most 5. `docs/clients.md` shows how to keep a copy.",
 }
 
@@ -83,7 +83,8 @@ func newStream(d *db.DB, last string) (server.Poll, error) {
 		if problem != "" {
 			return nil, server.Invalid("Last-Event-ID", "must be the id of an event")
 		}
-		if s.since = at.Add(-overlap); time.Since(at.Time) > maxSince || time.Until(at.Time) > overlap {
+		age := d.Now().Sub(at.Time)
+		if s.since = at.Add(-overlap); age > maxSince || age < -overlap {
 			s.since, s.reset = nil, true
 		}
 	}
