@@ -233,6 +233,7 @@ func (s *SentState) stored(old *job) *job {
 		atLeast(&j.Used[i].Millimetres, was.Millimetres)
 		atLeast(&j.Used[i].Grams, was.Grams)
 	}
+	slices.SortStableFunc(j.Used, func(a, b use) int { return cmp.Compare(orZero(a.From), orZero(b.From)) })
 	return j
 }
 
