@@ -77,7 +77,7 @@ func (l stockLevel) Ordered() string {
 	if l.Purchase.Spools != "" {
 		grams = float(l.Incoming) + float(l.Purchase.Spools)*float(l.Purchase.Net)
 	}
-	return strconv.FormatFloat(grams, 'f', -1, 64)
+	return strconv.FormatFloat(math.Round(grams*1e6)/1e6, 'f', -1, 64)
 }
 
 // orderLevel stores what is on its way, unless somebody else has stored another value since the page was shown. The
