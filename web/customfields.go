@@ -98,8 +98,8 @@ func (c *customFields) facts(v *visit, extra map[string]any) (facts []fact) {
 var (
 	customEntities = []word{{"spool", "Spools"}, {"filament", "Filaments"}, {"vendor", "Vendors"}}
 	customTypes    = []word{{"text", "Text"}, {"integer", "Whole number"}, {"float", "Number|a type"},
-		{"integer_range", "Range of whole numbers"}, {"float_range", "Range of numbers"}, {"datetime", "Time|a date with a time"},
-		{"boolean", "Yes or no"}, {"choice", "Choice"}}
+		{"integer_range", "Range of whole numbers"}, {"float_range", "Range of numbers"},
+		{"datetime", "Time|a date with a time"}, {"boolean", "Yes or no"}, {"choice", "Choice"}}
 )
 
 // nameOf returns the name of the option with the value in the language of the visitor, or the value as words.
