@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/spoolman"
 	"spoolwright/tests/testkit"
 )
 
@@ -78,7 +80,9 @@ func TestSampleData(t *testing.T) {
 func TestSampleDataInUse(t *testing.T) {
 	testkit.Rig(t)
 	t.Parallel()
-	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin")
+	c := newAPI(t, testkit.Options{Change: func(c *server.Config) {
+		c.Surfaces = []server.Surface{spoolman.Surface(c.DB)}
+	}}).Tenant(t).User(t, "admin")
 	b := signIn(t, c)
 	b.get(t, "/").submit(t, "/samples").to(t, "/")
 	id := func(list, name string) string {
@@ -94,7 +98,7 @@ func TestSampleDataInUse(t *testing.T) {
 	}
 	key(keyed)
 	c.Delete(t, "/api/v1/api-keys/"+key(other)).Want(204)
-	reporter, grey := id("printers", "Voron 2.4 #9"), id("spools", "Forest Green")
+	reporter, grey := id("printers", "Bambu X1C #7"), id("spools", "Forest Green")
 	watched, leased := id("printers", "Prusa MK4 #5"), id("printers", "Prusa MK4 #6")
 	c.Post(t, "/api/v1/printer-states/lease", j{"watcher": "w", "printer_ids": []string{watched, leased}}).Want(200)
 	c.Post(t, "/api/v1/printer-states", j{"states": []j{{"printer_id": watched, "sequence": 1, "state": "printing",
@@ -120,19 +124,20 @@ func TestSampleDataInUse(t *testing.T) {
 
 	// An own run keeps what a printer reported for it before it was moved to none.
 	reported := c.Post(t, "/api/v1/production-runs", j{"printer_id": reporter, "status": "in_progress",
+		"items":     []j{{"product_id": hook, "quantity": 1}},
 		"materials": []j{{"spool_id": grey, "estimated_weight_grams": 9}}}).Want(201).ID()
 	c.Do(t, "PUT", "/api/v1/printers/"+reporter+"/slots/1", j{"spool_id": grey}).Want(200)
 	made := c.Post(t, "/api/v1/api-keys", j{"name": "K", "role": "printer", "printer_id": reporter}).Want(201)
-	c.With("X-API-Key", made.Text("key")).Do(t, "PUT", "/spoolman/api/v1/spool/"+
+	(&testkit.Client{API: c.API}).With("X-API-Key", made.Text("key")).Do(t, "PUT", "/spoolman/api/v1/spool/"+
 		c.Get(t, "/api/v1/spools/"+grey).Want(200).Text("number")+"/use", j{"use_weight": 5}).Want(200)
 	c.Patch(t, "/api/v1/production-runs/"+reported, j{"printer_id": nil}).Want(200)
 	c.Delete(t, "/api/v1/api-keys/"+made.ID()).Want(204)
 	order := c.Post(t, "/api/v1/orders", j{"reference": "OWN-1", "items": []j{{"product_id": hook, "quantity": 2}}}).
 		Want(201).ID()
 
-	b.get(t, "/samples").shows(t, "Also removed", "order PLAY-1", "run 1 × Phone stand", "Kept",
-		"printer Voron 2.4 #3", "printer Prusa MK4 #5",
-		"product Desk lamp base", "PLA Black (Polymaker)").submit(t, "/samples/remove").to(t, "/").
+	b.get(t, "/samples").shows(t, "Also removed", "Order PLAY-1", "Run 1 × Phone stand", "Kept",
+		"Printer Voron 2.4 #3", "Printer Prusa MK4 #5",
+		"Product Desk lamp base", "PLA Black (Polymaker)").submit(t, "/samples/remove").to(t, "/").
 		shows(t, "The sample data is removed. Your own data uses these, so they stay:", "Desk lamp base")
 	for path, want := range map[string]string{"spools": "3", "printers": "4", "products": "3", "orders": "1",
 		"production-runs": "2"} {
@@ -144,7 +149,7 @@ func TestSampleDataInUse(t *testing.T) {
 	}
 	c.Get(t, "/api/v1/orders/"+order).Want(200)
 	c.Post(t, "/api/v1/production-runs/"+reported+"/complete", nil).Want(200).
-		Shows(map[string]string{"materials.0.actual_weight_grams": "5"})
+		Shows(map[string]string{"spools_updated.0.reported_grams": "5"})
 	c.Get(t, "/api/v1/printers/"+keyed).Want(200) // its key is not revoked
 	c.Get(t, "/api/v1/spools/"+own).Want(200).
 		Shows(map[string]string{"remaining_weight_grams": "400", "location": "null"})
