@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"spoolwright/auth/archive"
+	"spoolwright/db"
 	"spoolwright/tests/testkit"
 )
 
@@ -352,5 +354,21 @@ func TestCheckOfReportedRun(t *testing.T) {
 	check.Shows(map[string]string{"steps.0.code": "TOO_LITTLE_FILAMENT", "steps.0.spool_id": a})
 	if got := check.Text("steps.0.detail"); got != "Spool 1, PLA Black, has 40 g of the 50 g needed" {
 		t.Error(got)
+	}
+}
+
+// A run whose reports are more than the maximum of a material can be in an archive.
+func TestReportsBeyondMaximum(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t)
+	run := f.run(t, 0, f.spool(t, 1000), 10)
+	f.keys[0].uses(t, 1, 600_000)
+	f.keys[0].uses(t, 1, 600_000)
+	f.operator.Post(t, run+"/complete", nil).Want(200)
+	f.operator.Get(t, run).Want(200).Shows(map[string]string{"materials.0.actual_weight_grams": "1000000"})
+	var broken string
+	err := f.operator.API.DB.Read(db.As(t.Context(), f.operator.Actor), db.SQL(archive.BrokenRule).Into(&broken))
+	if err != nil || broken != "" {
+		t.Errorf("%v, %s", err, broken)
 	}
 }
