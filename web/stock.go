@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"html/template"
 	"math"
 	"net/http"
 	"net/url"
@@ -217,18 +218,69 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 
 // shopping is the shopping list below the stock levels.
 type shopping struct {
-	Lines []stockLevel
-	Text  string // to copy
+	Rows template.HTML
+	Text string // to copy
+}
+
+// price writes the last price of what to buy, and whose price it is.
+func (l *stockLevel) price(v *visit, r *rows) {
+	r.add(`{}`, v.Money(l.Purchase.Price))
+	switch l.Purchase.PriceOf {
+	case "spool":
+		r.add(` <small>{}</small>`, v.t("of the last spool|a price"))
+	case "filament":
+		r.add(` <small>{}</small>`, v.t("of the filament|a price"))
+	}
+}
+
+// shoppingRow writes the row of a level in the shopping list.
+func shoppingRow(v *visit, r *rows, l *stockLevel) {
+	p, name := l.Purchase, l.Name()
+	r.add(`<tr><td>`)
+	r.when(p.Filament != "", `<a href="/filaments/{}"><b>{}</b></a>`, p.Filament, name)
+	r.when(p.Filament == "", `<b>{}</b>`, name)
+	r.add(` <small>{}`, l.Vendor())
+	r.some(` · {}`, p.Article)
+	r.add(`</small>`)
+	if rest, ok := strings.CutPrefix(p.URL, "https://"); ok {
+		r.add(` <small><a href="https://{}">{}</a></small>`, rest, l.Shop())
+	} else if rest, ok := strings.CutPrefix(p.URL, "http://"); ok {
+		r.add(` <small><a href="http://{}">{}</a></small>`, rest, l.Shop())
+	}
+	if p.PriceOf != "" {
+		r.add(` <small class="narrow-only">`)
+		l.price(v, r)
+		r.add(`</small>`)
+	}
+	if l.Incoming != "" {
+		r.add(` <small>{}</small>`, v.OnItsWay(*l))
+	}
+	r.add(`</td><td class="amount wide">`)
+	l.price(v, r)
+	r.add(`</td><td class="amount">{}</td><td class="amount wide">{}</td>`, cmp.Or(p.Spools.String(), "–"),
+		v.Kilos(l.Missing))
+	switch {
+	case !v.CanWrite():
+	case l.IsOrdered():
+		r.add(`<td class="screen amount"><a class="button plain" href="/stock/{}/received">{}<span
+			class="hide">: {}</span></a></td>`, l.ID, v.t("Received"), name)
+	default:
+		r.add(`<td class="screen amount"><form method="post" action="/stock/{}/ordered{}"><input type="hidden"
+			name="incoming_grams" value="{}"><input type="hidden" name="before" value="{}"><button class="plain">{}<span
+			class="hide">: {}</span></button></form></td>`, l.ID, v.query(), l.Ordered(), string(l.Incoming),
+			v.t("Ordered|filament"), name)
+	}
+	r.add("</tr>\n")
 }
 
 // shoppingList returns the list of the low levels, or nil if there are none.
 func shoppingList(v *visit, entries []stockLevel) any {
-	list := &shopping{}
+	list, r := &shopping{}, &rows{}
 	for _, l := range entries {
 		if !l.Low {
 			continue
 		}
-		list.Lines = append(list.Lines, l)
+		shoppingRow(v, r, &l)
 		p, amount := l.Purchase, v.Kilos(l.Missing)
 		if p.Spools != "" {
 			amount = p.Spools.String() + " × " + v.Kilos(p.Net)
@@ -243,7 +295,7 @@ func shoppingList(v *visit, entries []stockLevel) any {
 			list.Text += strings.Join(words, " · ") + "\n"
 		}
 	}
-	if list.Lines == nil {
+	if list.Rows = r.html(); list.Rows == "" {
 		return nil
 	}
 	return list
