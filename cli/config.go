@@ -251,28 +251,7 @@ func nearly(name, setting string) bool {
 	case rest == "" || len(rest) <= 3 && strings.HasPrefix(name, setting):
 		return true
 	}
-	return name[0] == setting[0] && distance(name, setting) <= len(setting)/4
-}
-
-// distance returns how many letters to insert, delete or replace to make one text of the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1) // the distances of the part of a that was read from all beginnings of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := before
-			if a[i] != b[j] {
-				change++
-			}
-			before = row[j+1]
-			row[j+1] = min(change, row[j]+1, before+1)
-		}
-	}
-	return row[len(b)]
+	return name[0] == setting[0] && value.Distance(name, setting) <= len(setting)/4
 }
 
 // Mail returns the sender of e-mails, or nil without a mail server.

@@ -56,33 +56,12 @@ func nearest(given string, names []string) string {
 	given = strings.ToLower(value.Shorten(given, value.MaxRepeated))
 	best, least := "", 0
 	for _, name := range names {
-		edits := distance(given, name)
+		edits := value.Distance(given, name)
 		if 2*edits <= max(len(given), len(name)) && (best == "" || edits < least) {
 			best, least = name, edits
 		}
 	}
 	return best
-}
-
-// distance returns the number of bytes to insert, remove or replace to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1) // the distances from a prefix of a to each prefix of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // decodeQuery decodes the parameters of a query into in, a pointer to a struct with a Schema, and validates them. Item
