@@ -87,7 +87,7 @@ func orderLevel(v *visit) error {
 	f := v.sent()
 	wanted, before := f.Values.Get("incoming_grams"), f.Values.Get("before")
 	var now, l stockLevel
-	if err := v.fetch(get("/api/v1/stock-levels/{id}", &now)); err != nil {
+	if err := v.fetch(read{path: "/api/v1/stock-levels/{id}", into: &now, tag: &f.Tag}); err != nil {
 		return err
 	}
 	if text := string(now.Incoming); text != before && text != wanted {
