@@ -602,10 +602,10 @@ func slotNumber(name string) int64 {
 
 // use returns the use of the materials without given or reported grams, as rows with the keys material, spool (of a
 // new material), grams, millimetres, part and estimated (the material whose estimate has the part), and where it comes
-// from: what the job has used, if each part of it came from the slot of one material and each material got one, and else
-// the part of the estimate that was printed. A run without materials gets the spools that were used. If filament ran out
-// and the printer went on with that of another slot, the spools share the estimate. strange reports filament from a slot
-// with another spool than the planned one, or that printers have reported for only some of the materials.
+// from: what the job has used, if each part of it came from the slot of one material and each material got one, and
+// else the part of the estimate that was printed. A run without materials gets the spools that were used. If filament
+// ran out and the printer went on with that of another slot, the spools share the estimate. strange reports filament
+// from a slot with another spool than the planned one, or that printers have reported for only some of the materials.
 func (e *endingJob) use(j *job) (rows []map[string]any, source any, strange bool) {
 	materials := e.Materials
 	if len(materials) == 0 {

@@ -22,7 +22,8 @@ func TestWords(t *testing.T) {
 	}
 	testkit.Check(t, json.Unmarshal(b, &document))
 	for _, name := range []string{"RunStatus", "OrderStatus", "PrinterStatus", "PrinterCondition", "DeliveryStatus",
-		"JobOutcome", "RunAction", "FailureReason", "Role", "KeyRole", "ActorKind", "Resources", "CustomEntity", "CustomType"} {
+		"JobOutcome", "RunAction", "FailureReason", "Role", "KeyRole", "ActorKind", "Resources", "CustomEntity",
+		"CustomType"} {
 		values := document.Components.Schemas[name].Enum
 		if len(values) == 0 {
 			t.Errorf("the document has no values of %s", name)

@@ -43,8 +43,8 @@ var followDoc = &server.Doc{
 		"first event comes at once.\n\nThe stream ends after 15 minutes, when access ends, and when the service stops. A " +
 		"client that connects again sends the `id` of its last event as `Last-Event-ID`, as browsers do, and the first " +
 		"event has what happened since then; after more than a day, and for a time in the future, it is a `reset`. Other " +
-		"products than deleted ones are not in the stream: `updated_from` finds them.\n\nA tenant has at most 10 such streams, a user or an API key at " +
-		"most 5. `docs/clients.md` shows how to keep a copy.",
+		"products than deleted ones are not in the stream: `updated_from` finds them.\n\nA tenant has at most 10 such " +
+		"streams, a user or an API key at most 5. `docs/clients.md` shows how to keep a copy.",
 }
 
 // item is a resource that has changed.

@@ -55,8 +55,8 @@ func Announce(out io.Writer, what, baseURL, link string, u NewUser, stop string)
 	return err
 }
 
-// NoFirstLogin shows on a terminal where a service with DATABASE_URL serves, and warns if its database has no tenant. It
-// creates none: of several instances, only one would have the file with the password.
+// NoFirstLogin shows on a terminal where a service with DATABASE_URL serves, and warns if its database has no tenant.
+// It creates none: of several instances, only one would have the file with the password.
 func NoFirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out io.Writer) error {
 	tenants, err := d.Tenants(ctx)
 	if err != nil {

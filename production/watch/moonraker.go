@@ -156,8 +156,8 @@ func (a activeSpool) slots() []Slot {
 	return []Slot{{Slot: "T0", Spool: a.ID}}
 }
 
-// readSpool reads the active spool if the address of Moonraker's Spoolman has a key of the service. In another Spoolman,
-// the id is that of another spool. A Moonraker that does not say the spool is watched without it.
+// readSpool reads the active spool if the address of Moonraker's Spoolman has a key of the service. In another
+// Spoolman, the id is that of another spool. A Moonraker that does not say the spool is watched without it.
 func (m *moonraker) readSpool(ctx context.Context) {
 	var all struct {
 		Config struct{ Spoolman json.RawMessage }

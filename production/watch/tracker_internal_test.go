@@ -319,8 +319,8 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
-// A job that runs already has started earlier, by the watcher's clock. An end that nobody saw has the printing time that
-// was expected.
+// A job that runs already has started earlier, by the watcher's clock. An end that nobody saw has the printing time
+// that was expected.
 func TestTimesOfJobs(t *testing.T) {
 	t.Parallel()
 	var last State
