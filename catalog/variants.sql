@@ -390,10 +390,12 @@ begin
 		row(excluded.replaces_material_type, excluded.replaces_color, excluded.color, excluded.filament_id);
 	delete from variant_materials e using json_to_recordset(p_rows) r (id uuid, variant_materials json)
 	where e.variant_id = r.id and e.n >= json_array_length(r.variant_materials);
-	update product_materials m set entry = null -- of a former entry
-	from json_to_recordset(p_rows) r (id uuid, variant_materials json), products v
-	where json_array_length(r.variant_materials) >= 0 and r.id in (v.id, v.plate_of) and m.product_id = v.id
-		and m.entry is not null;
+	-- Each material loses its former entry. An array, since the planner can join the tables in an order that takes seconds.
+	update product_materials m set entry = null where m.entry is not null and m.product_id = any (array(
+		select v.id from json_to_recordset(p_rows) r (id uuid, variant_materials json)
+		cross join lateral (
+			select r.id union all select y.id from products y where y.plate_of = r.id offset 0) v
+		where json_array_length(r.variant_materials) >= 0));
 
 	perform derive_variants(ids);
 
