@@ -42,7 +42,7 @@ func (b *binaries) test(ctx context.Context, dir string, s sabotage, tests strin
 		return nil, errors.Join(errSabotage, err)
 	}
 	defer os.WriteFile(filepath.Join(dir, s.file), before, 0o644)
-	return test(ctx, dir, s.pkg, tests)
+	return test(ctx, dir, s.pkg, tests, s.race)
 }
 
 // literal returns the string of the program that contains the condition, and the index of the condition in it: a file

@@ -23,8 +23,13 @@ var condition = regexp.MustCompile(`(?:\b(?:where|and|or|on|when|if|not)\s|["(` 
 // testedBy names the tests that cover packages, or files of packages, which the tests of the package itself do not.
 var testedBy = map[string]struct{ pkg, tests string }{
 	"web/start":            {"web", "Sample|Steps"},
+	"app/follow":           {"tests/blackbox", "Follow|Changes|Stream"},
+	"inventory/sheets":     {"inventory/imports", "."},
+	"db/tables":            {"auth/archive", "."},
 	"auth/archive":         {"tests/blackbox", "Archive"},
 	"auth/accounts":        {"auth", "."},
+	"auth/audit":           {"auth", "."},
+	"auth/vault":           {"auth", "."},
 	"auth/pages.go":        {"web", "TestSessionEnds"},
 	"auth/settings.go":     {"tests/blackbox", "TestIfMatch"},
 	"inventory/surface.go": {"spoolman", "."},
@@ -32,14 +37,18 @@ var testedBy = map[string]struct{ pkg, tests string }{
 	"catalog/pieces.sql":   {"orders/pieces", "."},
 	"catalog/filerun.go":   {"production", "TestProductsOfFiles"},
 	"orders/sync.go":       {"orders/shops", "."},
+	"db/dial":              {"db", "."},
+	"db/schema":            {"db", "."},
 	"db/hidden.sql":        {"tests/blackbox", "TestRemovedBy"},
+	"server/docs":          {"server", "."},
+	"server/metrics":       {"server", "."},
 	"server/etag.go":       {"tests/blackbox", "TestIfMatch"},
 	"server/hidden.go":     {"tests/blackbox", "TestRemoved"},
 	"server/list.go":       {"inventory", "Bulk"},
 }
 
-// conditions returns a sabotage for each such condition in the program in dir. A sabotage replaces the condition by
-// true, or removes the lock or the time, and runs all tests of the package.
+// conditions returns a sabotage for each such condition in the program in dir, and for those of codeOf. A sabotage
+// replaces the condition by true, or removes the lock or the time, and runs all tests of the package.
 func conditions(dir string) (all []sabotage, err error) {
 	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -48,7 +57,7 @@ func conditions(dir string) (all []sabotage, err error) {
 		file, _ := filepath.Rel(dir, path)
 		if d.IsDir() {
 			switch file {
-			case "tests", "tools", "sdk", "testdata", "db/migrations", ".git":
+			case "tests", "tools", "sdk", "testdata", "db/migrations", "production/watch/watchtest", ".git":
 				return filepath.SkipDir
 			}
 			return nil
@@ -61,6 +70,11 @@ func conditions(dir string) (all []sabotage, err error) {
 			return err
 		}
 		all = append(all, conditionsOf(file, string(b))...)
+		if filepath.Ext(file) == ".go" {
+			code, err := codeOf(file, string(b))
+			all = append(all, code...)
+			return err
+		}
 		return nil
 	})
 	return all, err
@@ -68,12 +82,6 @@ func conditions(dir string) (all []sabotage, err error) {
 
 // conditionsOf returns the sabotages of the conditions in a file.
 func conditionsOf(file, text string) (all []sabotage) {
-	pkg, tests := filepath.Dir(file), "."
-	for _, name := range []string{pkg, file} {
-		if other, ok := testedBy[name]; ok {
-			pkg, tests = other.pkg, other.tests
-		}
-	}
 	at := 0
 	for n, line := range strings.SplitAfter(text, "\n") {
 		code, _, _ := strings.Cut(line, "-- ")
@@ -88,16 +96,12 @@ func conditionsOf(file, text string) (all []sabotage) {
 				begin, end, replacement = m[4], m[5], ""
 			}
 			begin, end = at+from+begin, at+from+end
-			again := ""
-			if cut := text[begin:end]; strings.Contains(cut, "hidden_at") || strings.Contains(cut, "archived") {
-				again = "^TestRemoved"
+			s := conditionIn(file, text, begin, end)
+			s.new, s.name = text[:begin]+replacement+text[end:], fmt.Sprintf("%s:%d: %s", file, n+1, s.cut)
+			if strings.Contains(s.cut, "hidden_at") || strings.Contains(s.cut, "archived") {
+				s.again = "^TestRemoved"
 			}
-			all = append(all, sabotage{
-				again: again,
-				name:  fmt.Sprintf("%s:%d: %s", file, n+1, strings.TrimSpace(text[begin:end])),
-				file:  file, old: text, new: text[:begin] + replacement + text[end:], pkg: "./" + pkg, tests: tests,
-				line: line, cut: strings.TrimSpace(text[begin:end]), begin: begin, end: end,
-			})
+			all = append(all, s)
 			from = end - at
 		}
 		at += len(line)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -58,5 +59,55 @@ func TestAccepted(t *testing.T) {
 	try, may := split(all)
 	if len(may) == 0 || len(try)+len(may) != len(all) {
 		t.Errorf("%d to try and %d accepted of %d", len(try), len(may), len(all))
+	}
+}
+
+// Comparisons, returns of errors, locks of rows and mutexes are found in Go; conditions of loops are not changed.
+func TestCodeOf(t *testing.T) {
+	const text = `package x
+
+func (h *handlers) get(n int) error {
+	for n < 3 {
+		n++
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.db.Write(lockCatalog(), read(n)); err != nil {
+		return err
+	}
+	if n >= 4 && h.ok {
+		return nil
+	}
+	return h.db.Write(read(n), lockBase())
+}
+`
+	all, err := codeOf("inventory/x.go", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range all {
+		old, changed := strings.Split(text, "\n"), strings.Split(s.new, "\n")
+		var lines []string
+		for i, line := range changed {
+			if line != old[i] {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		got = append(got, s.name+": "+strings.Join(lines, "|"))
+		if s.old != text || s.pkg != "./inventory" || s.race != strings.Contains(s.name, "mutex") {
+			t.Errorf("%+v", s)
+		}
+	}
+	want := []string{
+		"inventory/x.go:7: without the mutex h.mu: h.mu.Lock(): |",
+		"inventory/x.go:9: no return if err != nil: " +
+			"if err := h.db.Write(lockCatalog(), read(n)); false && err != nil {",
+		"inventory/x.go:9: without lockCatalog(),: if err := h.db.Write(read(n)); err != nil {",
+		"inventory/x.go:12: not n >= 4: if n < 4 && h.ok {",
+		"inventory/x.go:15: without lockBase(): return h.db.Write(read(n), )",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 }

@@ -1,12 +1,15 @@
 // Mutate tests the tests. For each sabotage, it breaks a copy of the program and runs tests, at least one of which
 // must fail, and pass without the sabotage. It takes about half an hour. Run it in the root of the checkout:
 //
-//	go run ./tools/mutate [-conditions] [-only REGEXP] [-part N/M] [-sample N [-seed N]] [-jobs N] [-list]
+//	go run ./tools/mutate [-conditions [-since REVISION]] [-only REGEXP] [-part N/M] [-sample N [-seed N]] [-jobs N] [-list]
 //
 // With -conditions it finds the sabotages by itself: in the SQL of the program, it removes one condition for hidden,
 // archived, disabled, revoked or expired rows at a time, one lock of rows, or one time of a change, and runs the tests
-// of the package. Some of these need not be seen, because another condition or lock has the same effect: accepted.txt
-// has the reasons. Where it can, it changes the SQL in the compiled tests, which it compiles once for each package.
+// of the package. In Go, it replaces a comparison by its opposite, or removes the return of an error, a statement that
+// locks rows, or the use of a mutex; the tests then run with the race detector. With -since it does so only in files
+// that differ from those of a revision. Some sabotages need not be seen, because another condition or lock has the same
+// effect: accepted.txt has the reasons. Where it can, it changes the SQL in the compiled tests, which it compiles once
+// for each package.
 //
 // With -sample it tries only N random ones. It prints the seed of the choice; -seed repeats it.
 //
@@ -52,7 +55,8 @@ type sabotage struct {
 
 	// Of a condition: its line, what is removed, and why no test needs to see it, or "".
 	line, cut, reason string
-	begin, end        int // of what is removed, in old
+	begin, end        int  // of what is removed, in old
+	race              bool // whether the tests need the race detector
 }
 
 // parse returns the sabotages in a text of paragraphs.
@@ -99,7 +103,9 @@ type result struct {
 func main() {
 	only := flag.String("only", "", "run only sabotages whose names match this regular expression")
 	part := flag.String("part", "", "run only one of M parts: `N/M`, or today/M for another one each day")
-	found := flag.Bool("conditions", false, "remove each condition and lock in SQL instead of what sabotages.txt says")
+	found := flag.Bool("conditions", false, "change each condition, lock and return of an error instead of what "+
+		"sabotages.txt says")
+	since := flag.String("since", "", "with -conditions: only files that differ from those of this git revision")
 	sample := flag.Int("sample", 0, "run only `N` random sabotages")
 	seed := flag.Uint64("seed", 0, "the seed of the sample; 0 is a random one")
 	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace and their tests exist")
@@ -107,7 +113,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, options{*only, *part, *found, *list, *sample, *jobs, *seed}); err != nil {
+	if err := run(ctx, options{*only, *part, *since, *found, *list, *sample, *jobs, *seed}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -115,7 +121,8 @@ func main() {
 
 // options are the flags of the command line.
 type options struct {
-	only, part   string
+	only, part, since string
+
 	found, list  bool
 	sample, jobs int
 	seed         uint64
@@ -140,6 +147,16 @@ func split(all []sabotage) (try, may []sabotage) {
 		}
 	}
 	return try, may
+}
+
+// changedSince returns the sabotages of files that differ from those of a git revision.
+func changedSince(all []sabotage, revision string) ([]sabotage, error) {
+	out, err := exec.Command("git", "diff", "--name-only", "-z", revision, "--").Output()
+	if err != nil {
+		return nil, fmt.Errorf("git diff: %w", err)
+	}
+	files := strings.Split(string(out), "\x00")
+	return slices.DeleteFunc(all, func(s sabotage) bool { return !slices.Contains(files, s.file) }), nil
 }
 
 // choose returns the sabotages whose names match only, or those of the part or the sample.
@@ -193,6 +210,9 @@ func run(ctx context.Context, o options) error {
 	if o.found {
 		if all, err = conditions(dir); err == nil {
 			err = acceptAll(all)
+		}
+		if err == nil && o.since != "" {
+			all, err = changedSince(all, o.since)
 		}
 	}
 	if err != nil {
@@ -267,7 +287,7 @@ func run(ctx context.Context, o options) error {
 	w.Flush()
 	fmt.Printf("\n%d sabotages, %d survived, were broken or were not tried\n", len(results), survived)
 	if o.found {
-		fmt.Printf("%d of %d removed conditions and locks seen; %d of those chosen are accepted with a reason; %d in all\n",
+		fmt.Printf("%d of %d changed conditions and locks seen; %d of those chosen are accepted with a reason; %d in all\n",
 			len(results)-survived, len(results), len(may), len(all))
 	}
 	if survived > 0 {
@@ -401,7 +421,7 @@ func (p *passed) without(ctx context.Context, dir, pkg, name string) bool {
 	if known {
 		return passes
 	}
-	_, err := test(ctx, dir, pkg, "^"+name+"$")
+	_, err := test(ctx, dir, pkg, "^"+name+"$", false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.tests == nil {
@@ -417,9 +437,10 @@ const goflags = "GOFLAGS=-buildvcs=false -tags=nopgxregisterdefaulttypes"
 // errFailed means that test stopped the tests because one failed.
 var errFailed = errors.New("a test failed")
 
-// test runs tests of a package in the copy in dir.
-func test(ctx context.Context, dir, pkg, tests string) ([]byte, error) {
-	return start(ctx, dir, "go", "test", "-v", "-vet=off", "-count=1", "-failfast", "-timeout=10m", "-run", tests, pkg)
+// test runs tests of a package in the copy in dir, with the race detector if race is set.
+func test(ctx context.Context, dir, pkg, tests string, race bool) ([]byte, error) {
+	return start(ctx, dir, "go", "test", "-v", "-vet=off", "-count=1", "-failfast", "-timeout=10m",
+		"-race="+strconv.FormatBool(race), "-run", tests, pkg)
 }
 
 // start runs a command that runs tests. When a test fails or ctx ends, it stops the command and all tests: -failfast
