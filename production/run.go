@@ -396,6 +396,7 @@ const warningsColumn = `case
 // RunFilter selects production runs.
 type RunFilter struct {
 	Status        value.Optional[value.Set[RunStatus]] `query:"status"`
+	FailureReason value.Optional[FailureReason]        `query:"failure_reason"`
 	PrinterID     value.Optional[value.UUID]           `query:"printer_id"`
 	PrinterName   value.Optional[string]               `query:"printer_name"`
 	OrderID       value.Optional[value.UUID]           `query:"order_id"`
@@ -484,6 +485,8 @@ func (f RunFilter) list(orders Orders, columns string) *server.List {
 	l.Among(`select run_id as id from run_items where product_id = ?`, f.ProductID)
 	l.Among(`select run_id as id from run_materials where spool_id = ?`, f.SpoolID)
 	l.Among(`select run_id as id from runs_of_lot(?)`, f.LotNumber)
+	l.Among(`select id from production_runs where failure_reason = ?
+		union select run_id from run_items where failure_reason = ?`, f.FailureReason)
 	if ids, ok := runsThatNeed[f.Needs.Or("")]; ok {
 		l.Within(ids)
 	}

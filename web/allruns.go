@@ -34,6 +34,7 @@ var runStates = []struct {
 // on the day.
 var runFilters = []filter{searchFilter, {"status", "status", "State", []word{{"", "Any state"}}},
 	{"month", "month", "Month", []word{{"", "Any month"}}},
+	{"reason", "failure_reason", "Reason", append([]word{{"", "Any reason"}}, failureReasons...)},
 	{"product", "product_id", "", nil}, {"printer", "printer_id", "", nil}, {"order", "order_id", "", nil},
 	{"spool", "spool_id", "", nil}}
 

@@ -82,6 +82,49 @@ func TestPeriodsOfReports(t *testing.T) {
 	}
 }
 
+// Reports compare a period with the one before, draw the use over time, and lead from a reason of waste to its runs.
+func TestReportsCompare(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	spool := c.NewSpool(t, 1000, j{"purchase_price": 20})
+	for _, use := range []struct {
+		day   string
+		grams float64
+		fails string
+	}{{"2024-01-31", 40, "clog"}, {"2024-02-29", 50, "clog"}, {"2024-02-02", 10, ""}, {"2024-01-02", 10, ""}} {
+		run := c.Post(t, "/api/v1/production-runs", j{"status": "in_progress", "started_at": use.day + "T08:00:00Z",
+			"materials": []j{{"spool_id": spool, "actual_weight_grams": use.grams,
+				"estimated_weight_grams": 1}}}).Want(201).ID()
+		end, body := "/complete", j{"completed_at": use.day + "T10:00:00Z"}
+		if use.fails != "" {
+			end, body["reason"] = "/fail", use.fails
+		}
+		c.Post(t, "/api/v1/production-runs/"+run+end, body).Want(200)
+	}
+	p := b.get(t, "/reports?from=2024-02-01&to=2024-02-29").shows(t,
+		"Filament used 60 g 1.20 20 % more than from 2024-01-01 to 2024-01-31 50 g in a day",
+		"Waste 50 g 1.00 25 % more than from 2024-01-01 to 2024-01-31", "Clog 1 50 g")
+	if line := "M0 118L"; !strings.Contains(p.text, line) || strings.Count(p.text, "L") < 28 {
+		t.Errorf("no curve of 29 days: %s", p.text)
+	}
+	if !strings.Contains(p.text, `href="/runs/all?month=2024-02&amp;reason=clog"`) {
+		t.Errorf("no link to the runs: %s", p.text)
+	}
+	b.get(t, "/runs/all?month=2024-02&reason=clog").shows(t, "All runs", "50 g").hides(t, "40 g")
+	b.get(t, "/runs/all?reason=clog").shows(t, "50 g", "40 g").hides(t, "10 g")
+	b.get(t, "/runs/all?reason=warping").shows(t, "No run matches.")
+	for query, want := range map[string]string{
+		"from=2024-02-10&to=2024-02-29": "As much as from 2024-01-21 to 2024-02-09", // as many days
+		"from=2024-01-01&to=2024-12-31": "50 g in a week",
+		"from=2023-01-01&to=2024-12-31": "60 g in a month",
+		"from=2024-02-29&to=2024-02-29": "Filament used 50 g 1.00",
+	} {
+		b.get(t, "/reports?"+query).shows(t, want)
+	}
+	b.get(t, "/reports?from=x").want(t, 422)
+}
+
 // Rows of orders have what is ordered, the progress and the value, and rows of products the price and the margin.
 func TestFiguresInLists(t *testing.T) {
 	t.Parallel()

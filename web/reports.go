@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -19,6 +20,26 @@ type reportsPage struct {
 	Waste        wasteReport
 	Rows         []reportRow
 	Problem      string
+
+	Before struct { // the period before, for comparison
+		From, To string
+		Usage    usageReport
+		Waste    wasteReport
+	}
+	Chart *chart
+	Unit  string // of the chart: day, week or month
+}
+
+// Axis names the weight at the upper edge of the chart.
+func (p *reportsPage) Axis(v view) string {
+	grams := v.Grams(p.Chart.Top)
+	switch p.Unit {
+	case "day":
+		return v.t("%s in a day", grams)
+	case "week":
+		return v.t("%s in a week", grams)
+	}
+	return v.t("%s in a month", grams)
 }
 
 type usageReport struct {
@@ -82,11 +103,21 @@ type wasteReport struct {
 	failedPieces
 	Purge     num `json:"purge_grams"`
 	PurgeCost num `json:"purge_cost"`
-	Items     []struct {
-		Reason      string
-		Grams, Cost num
-		Runs        int
+	Items     []wasteRow
+}
+
+type wasteRow struct {
+	Reason      string
+	Grams, Cost num
+	Runs        int
+}
+
+// Percent returns the length of the bar of a row: its share of the largest row, which is the first.
+func (w wasteReport) Percent(row wasteRow) int {
+	if most := float(w.Items[0].Grams); most > 0 {
+		return int(float(row.Grams) / most * 100)
 	}
+	return 0
 }
 
 // failedPieces are the good and the failed pieces of runs, with the share of the failed ones.
@@ -184,13 +215,81 @@ func (p *reportsPage) fetch(v *visit, reads ...read) (int, error) {
 	return 200, err
 }
 
+// span returns the days of the report. They are those of the API if the address of the page has none. Ok is false if
+// the address has no valid days.
+func (p *reportsPage) span(now time.Time) (from, to time.Time, ok bool) {
+	to, err := time.Parse(time.DateOnly, cmp.Or(p.To, now.Format(time.DateOnly)))
+	from, failed := time.Parse(time.DateOnly, cmp.Or(p.From, to.AddDate(0, 0, -29).Format(time.DateOnly)))
+	return from, to, err == nil && failed == nil && !to.Before(from)
+}
+
+// daysBefore returns the first and the last day of the period before another one: as many months if the other one
+// consists of months, as many days otherwise. Before a period that has not ended, it ends at the same point.
+func daysBefore(from, to, now time.Time) (time.Time, time.Time) {
+	today, _ := time.Parse(time.DateOnly, now.Format(time.DateOnly))
+	next := to.AddDate(0, 0, 1)
+	running := to.After(today) && !from.After(today)
+	if from.Day() == 1 && next.Day() == 1 {
+		months := (next.Year()-from.Year())*12 + int(next.Month()-from.Month())
+		last := from.AddDate(0, 0, -1)
+		if end := today.AddDate(0, -months, 0); running && end.Before(last) {
+			last = end
+		}
+		return from.AddDate(0, -months, 0), last
+	}
+	if running {
+		next = today.AddDate(0, 0, 1)
+	}
+	return from.Add(from.Sub(next)), from.AddDate(0, 0, -1)
+}
+
+// Compared returns how much an amount differs from that of the period before, or "" if one of them is 0.
+func (p *reportsPage) Compared(v view, now, before num) string {
+	if float(now) <= 0 || float(before) <= 0 {
+		return ""
+	}
+	percent := math.Round((float(now)/float(before) - 1) * 100)
+	share := v.Number(num(strconv.FormatFloat(math.Abs(percent), 'f', 0, 64)), 0) + " %"
+	from, to := v.Day(p.Before.From), v.Day(p.Before.To)
+	switch {
+	case percent > 0:
+		return v.t("%s more than from %s to %s|a percentage and two days", share, from, to)
+	case percent < 0:
+		return v.t("%s less than from %s to %s|a percentage and two days", share, from, to)
+	}
+	return v.t("As much as from %s to %s|two days", from, to)
+}
+
+// Runs returns the address of the list of the runs that wasted filament for a reason, in the month of the report if it
+// is of one month.
+func (p *reportsPage) Runs(v view, reason string) string {
+	query := url.Values{"reason": {reason}}
+	from, to, ok := p.span(v.Now())
+	if next := to.AddDate(0, 0, 1); ok && from.Day() == 1 && next.Equal(from.AddDate(0, 1, 0)) {
+		query.Set("month", from.Format("2006-01"))
+	}
+	return "/runs/all?" + query.Encode()
+}
+
 func reports(v *visit) error {
 	p := &reportsPage{}
-	status, err := p.fetch(v, p.report(v, "usage", "color", &p.Usage),
-		get("/api/v1/reports/waste?group_by=reason"+p.days(), &p.Waste))
+	var timeline usageReport
+	reads := []read{p.report(v, "usage", "color", &p.Usage),
+		get("/api/v1/reports/waste?group_by=reason"+p.days(), &p.Waste)}
+	from, to, ok := p.span(v.Now())
+	if p.Unit = timeUnit(from, to); ok {
+		first, last := daysBefore(from, to, v.Now())
+		p.Before.From, p.Before.To = first.Format(time.DateOnly), last.Format(time.DateOnly)
+		days := "&from=" + p.Before.From + "&to=" + p.Before.To
+		reads = append(reads, get("/api/v1/reports/usage?group_by="+p.Unit+p.days(), &timeline),
+			get("/api/v1/reports/usage?group_by=month"+days, &p.Before.Usage),
+			get("/api/v1/reports/waste?group_by=reason"+days, &p.Before.Waste))
+	}
+	status, err := p.fetch(v, reads...)
 	if err != nil {
 		return err
 	}
+	p.Chart = usageChart(timeline.Items, p.Unit, from, to, v.Now())
 	if p.By == "day" {
 		p.Usage.fillDays(v.Now())
 	}

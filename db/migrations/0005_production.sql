@@ -83,6 +83,8 @@ create index production_runs_unfinished on production_runs (tenant_id, id)
 -- For the completed runs that have not deducted filament.
 create index production_runs_unconfirmed on production_runs (tenant_id, id)
 	where status = 'completed' and deducted_at is null and hidden_at is null;
+-- For the runs with waste of a reason.
+create index production_runs_reason on production_runs (tenant_id, failure_reason) where failure_reason is not null;
 -- To find out whether a printer is busy.
 create index production_runs_at_printer on production_runs (tenant_id, printer_id)
 	where status in ('in_progress', 'paused') and printer_id is not null;
@@ -125,6 +127,7 @@ call tenant_table('run_items', 'select, insert, update, delete');
 
 create index run_items_run on run_items (tenant_id, run_id, created_at, id);
 create index run_items_product on run_items (tenant_id, product_id, run_id);
+create index run_items_reason on run_items (tenant_id, failure_reason, run_id) where failure_reason is not null;
 create index run_items_order on run_items (tenant_id, order_item_id) where order_item_id is not null;
 
 -- If the weights of the spool before and after printing are both recorded, they take precedence over the weight that a

@@ -67,11 +67,11 @@ FileMatch = Literal["chosen", "equal", "near", "material", "none"]
 
 RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "cancelled"]
 
+FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
+
 RunNeed = Literal["start", "confirmation"]
 
 Expand = Literal["items"]
-
-FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
 
 CostPart = Literal["filament", "waste", "machine", "energy", "labour", "stock", "failures", "revenue", "currency"]
 
@@ -16557,6 +16557,7 @@ class ProductionRunsResource:
         sort_order: SortOrder | None = None,
         after: str | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
+        failure_reason: FailureReason | None = None,
         printer_id: str | None = None,
         printer_name: str | None = None,
         order_id: str | None = None,
@@ -16589,6 +16590,7 @@ class ProductionRunsResource:
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
         :param status: Only runs with one of these statuses, separated by commas.
+        :param failure_reason: Only runs with this reason of a failure, of the run or of one of its items.
         :param printer_id: Only runs of this printer.
         :param printer_name: Only runs with this printer name, ignoring case.
         :param order_id: Only runs that print for an item of this order.
@@ -16627,6 +16629,7 @@ class ProductionRunsResource:
                 "sort_order": sort_order,
                 "after": after,
                 "status": status,
+                "failure_reason": failure_reason,
                 "printer_id": printer_id,
                 "printer_name": printer_name,
                 "order_id": order_id,
@@ -16654,6 +16657,7 @@ class ProductionRunsResource:
         sort_by: Literal["id", "status", "printer_id", "printer_name", "queue_position", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "hidden_by", "cost"] | None = None,
         sort_order: SortOrder | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
+        failure_reason: FailureReason | None = None,
         printer_id: str | None = None,
         printer_name: str | None = None,
         order_id: str | None = None,
@@ -16681,6 +16685,7 @@ class ProductionRunsResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         :param status: Only runs with one of these statuses, separated by commas.
+        :param failure_reason: Only runs with this reason of a failure, of the run or of one of its items.
         :param printer_id: Only runs of this printer.
         :param printer_name: Only runs with this printer name, ignoring case.
         :param order_id: Only runs that print for an item of this order.
@@ -16713,6 +16718,7 @@ class ProductionRunsResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "status": status,
+                "failure_reason": failure_reason,
                 "printer_id": printer_id,
                 "printer_name": printer_name,
                 "order_id": order_id,
@@ -16834,6 +16840,7 @@ class ProductionRunsResource:
         *,
         format: ExportFormat | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
+        failure_reason: FailureReason | None = None,
         printer_id: str | None = None,
         printer_name: str | None = None,
         order_id: str | None = None,
@@ -16862,6 +16869,7 @@ class ProductionRunsResource:
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param status: Only runs with one of these statuses, separated by commas.
+        :param failure_reason: Only runs with this reason of a failure, of the run or of one of its items.
         :param printer_id: Only runs of this printer.
         :param printer_name: Only runs with this printer name, ignoring case.
         :param order_id: Only runs that print for an item of this order.
@@ -16896,6 +16904,7 @@ class ProductionRunsResource:
             query={
                 "format": format,
                 "status": status,
+                "failure_reason": failure_reason,
                 "printer_id": printer_id,
                 "printer_name": printer_name,
                 "order_id": order_id,

@@ -69,11 +69,11 @@ export type FileMatch = "chosen" | "equal" | "near" | "material" | "none";
 
 export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "failed" | "cancelled";
 
+export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
+
 export type RunNeed = "start" | "confirmation";
 
 export type Expand = "items";
-
-export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
 
 export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "stock" | "failures" | "revenue" | "currency";
 
@@ -8078,6 +8078,8 @@ export interface ListProductionRunsQuery {
   after?: string | undefined;
   /** Only runs with one of these statuses, separated by commas. */
   status?: RunStatus | readonly RunStatus[] | undefined;
+  /** Only runs with this reason of a failure, of the run or of one of its items. */
+  failure_reason?: FailureReason | undefined;
   /** Only runs of this printer. */
   printer_id?: string | undefined;
   /** Only runs with this printer name, ignoring case. */
@@ -8144,6 +8146,8 @@ export interface ExportProductionRunsQuery {
   format?: ExportFormat | undefined;
   /** Only runs with one of these statuses, separated by commas. */
   status?: RunStatus | readonly RunStatus[] | undefined;
+  /** Only runs with this reason of a failure, of the run or of one of its items. */
+  failure_reason?: FailureReason | undefined;
   /** Only runs of this printer. */
   printer_id?: string | undefined;
   /** Only runs with this printer name, ignoring case. */
