@@ -103,8 +103,8 @@ func TestReportsCompare(t *testing.T) {
 		c.Post(t, "/api/v1/production-runs/"+run+end, body).Want(200)
 	}
 	p := b.get(t, "/reports?from=2024-02-01&to=2024-02-29").shows(t,
-		"Filament used 60 g 1.20 20 % more than from 2024-01-01 to 2024-01-31 50 g in a day",
-		"Waste 50 g 1.00 25 % more than from 2024-01-01 to 2024-01-31", "Clog 1 50 g")
+		"Filament used 60 g 1.20 · 20 % more than from 2024-01-01 to 2024-01-31 50 g in a day",
+		"Waste 50 g 1.00 · 25 % more than from 2024-01-01 to 2024-01-31", "Clog 1 50 g")
 	if line := "M0 118L"; !strings.Contains(p.text, line) || strings.Count(p.text, "L") < 28 {
 		t.Errorf("no curve of 29 days: %s", p.text)
 	}
