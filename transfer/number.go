@@ -20,7 +20,7 @@ type Number struct {
 }
 
 var (
-	quantity = regexp.MustCompile(`^([-+−]?)\s*(\p{Sc}|[A-Za-z]{3})?\s*([0-9.,][0-9.,' ]*?)\s*([^0-9.,' ].*)?$`)
+	quantity = regexp.MustCompile(`^([-+−]?)\s*([Rr]?\p{Sc}|[A-Za-z]{3})?\s*([0-9.,][0-9.,' ]*?)\s*([^0-9.,' ].*)?$`)
 	digits   = regexp.MustCompile(`^[0-9]+$`)
 	grouped  = regexp.MustCompile(`^[1-9][0-9]{0,2}(?:[ '.,][0-9]{3})+$`)
 )
@@ -113,10 +113,11 @@ func ungroup(s string) string {
 
 // currencySigns maps signs to the only currency, or the most frequent currency, that uses the sign.
 var currencySigns = map[string]string{"€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₺": "TRY", "₽": "RUB",
-	"₴": "UAH", "₪": "ILS", "₫": "VND", "₱": "PHP", "฿": "THB", "zł": "PLN", "kč": "CZK", "ft": "HUF", "lei": "RON"}
+	"₴": "UAH", "₪": "ILS", "₫": "VND", "₱": "PHP", "฿": "THB", "zł": "PLN", "kč": "CZK", "ft": "HUF", "lei": "RON",
+	"r$": "BRL"}
 
 // currencyForm matches the codes and the signs of currencies.
-var currencyForm = regexp.MustCompile(`^(?:[A-Z]{3}|\p{Sc}|(?i:kr|fr|zł|kč|ft|lei)\.?)$`)
+var currencyForm = regexp.MustCompile(`^(?:[A-Z]{3}|[Rr]?\p{Sc}|(?i:kr|fr|zł|kč|ft|lei)\.?)$`)
 
 // Currency returns the code of the currency before or behind the number, or its sign if the code is unknown.
 func (n Number) Currency() string {

@@ -18,15 +18,21 @@ type file struct {
 	plain, zipped        []byte
 }
 
-// assets maps the names of the files in the folder static to the files.
+// assets maps the names of the files in the folder static to the files. The style has the address of the icons, which
+// are squares in a row: their numbers are in the style.
 var assets = load()
 
 func load() map[string]*file {
 	all := map[string]*file{}
-	for name, contentType := range map[string]string{"style.css": "text/css", "script.js": "text/javascript"} {
+	for _, f := range [][2]string{{"icons.svg", "image/svg+xml"}, {"style.css", "text/css; charset=utf-8"},
+		{"script.js", "text/javascript; charset=utf-8"}} {
+		name := f[0]
 		body, err := files.ReadFile("static/" + name)
 		if err != nil {
 			panic(err)
+		}
+		if name == "style.css" {
+			body = bytes.ReplaceAll(body, []byte("icons.svg"), []byte(all["icons.svg"].address))
 		}
 		var zipped bytes.Buffer
 		z := gzip.NewWriter(&zipped)
@@ -35,7 +41,7 @@ func load() map[string]*file {
 		sum := sha256.Sum256(body)
 		base, extension, _ := strings.Cut(name, ".")
 		all[name] = &file{"/assets/" + base + "." + hex.EncodeToString(sum[:6]) + "." + extension,
-			contentType + "; charset=utf-8", body, zipped.Bytes()}
+			f[1], body, zipped.Bytes()}
 	}
 	return all
 }

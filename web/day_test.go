@@ -65,7 +65,7 @@ func TestDay(t *testing.T) {
 		"quantity", "3").to(t, order).shows(t, "Hook 3 missing 3 0 0", "There is enough filament.", "Ada")
 	item := c.Get(t, "/api/v1"+order).Text("items.0.id")
 	b.get(t, "/orders").shows(t, "A-7", "Received", "2024-02-01")
-	b.get(t, "/").shows(t, "A-7 3 × Hook Can be printed 2024-02-01")
+	b.get(t, "/").shows(t, "Ada A-7 · 3 × Hook Can be printed 2024-02-01")
 
 	path := "/runs/new?order_item=" + item + "&product=" + strings.TrimPrefix(product, "/products/") + "&quantity=3"
 	if !strings.Contains(page.text, strings.ReplaceAll(path, "&", "&amp;")) {

@@ -139,7 +139,7 @@ func TestFiguresInLists(t *testing.T) {
 	c.Patch(t, order, j{"reference": "1042", "customer": "Ada", "source": "etsy"}).Want(200)
 	run := c.NewRun(t, product, item, 3, nil)
 	c.Patch(t, run, j{"status": "completed"}).Want(200)
-	p := b.get(t, "/orders").shows(t, "1042 In production · Ada · etsy 4 × Product Stand In production 3 of 4", "50.00")
+	p := b.get(t, "/orders").shows(t, "Ada In production · 1042 · etsy 4 × Product Stand In production 3 of 4", "50.00")
 	if !strings.Contains(p.text, `aria-label="Pieces printed: 3 of 4"`) {
 		t.Errorf("no bar: %s", p.text)
 	}

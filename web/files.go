@@ -224,7 +224,7 @@ func (c *checked) Text(v view) string {
 // Repeated says that rows of the file were imported before.
 func (c *checked) Repeated(v view) string {
 	return v.t("%d row came in before, last at %s. The import adds it a second time.|"+
-		"%d rows came in before, last at %s. The import adds them a second time.", c.RepeatedRows, v.Time(c.RepeatedAt))
+		"%d rows came in before, last at %s. The import adds them a second time.", c.RepeatedRows, v.Moment(c.RepeatedAt))
 }
 
 // importColumn is a column of the file with its choice of fields.

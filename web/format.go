@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -19,8 +20,9 @@ type locale struct {
 	language, decimal string
 	group             string // the first character stands between groups of digits; the others are also read so
 	date, day         string
-	indian            bool // the last three digits form a group, and each two before them
-	unknown           bool // a number such as 1.000 may have another meaning in the visitor's language
+	money             string // how an amount of 1 in the currency ¤ is written; "" is behind the amount
+	indian            bool   // the last three digits form a group, and each two before them
+	unknown           bool   // a number such as 1.000 may have another meaning in the visitor's language
 }
 
 // iso is the locale of a language that locales does not have.
@@ -44,13 +46,25 @@ var writings = []struct{ decimal, group, languages string }{
 
 // days are the layouts of dates with a year and without. All other languages have those of iso.
 var days = []struct{ date, day, languages string }{
-	{"Jan 2, 2006", "Jan 2", "en-us"},
-	{"2 Jan 2006", "2 Jan", "en"},
+	{"Jan\u00a02,\u00a02006", "Jan\u00a02", "en-us"},
+	{"2\u00a0Jan\u00a02006", "2\u00a0Jan", "en"},
 	{"02.01.2006", "02.01.", "bs cs da de hr is sk sl sr"},
 	{"02.01.2006", "02.01", "az be bg et fi hy ka kk lv mk nb nn no pl ro ru sq tr uk"},
 	{"02/01/2006", "02/01", "ca el es eu fr gl hi id it pt vi"},
 	{"02-01-2006", "02-01", "nl"},
+	{"2006/1/2", "1/2", "ja zh"},
 }
+
+// moneys are the languages, and languages in regions, that do not write the sign of a currency behind the amount.
+var moneys = []struct{ money, languages string }{
+	{"1¤", "en-be en-de en-dk en-fi en-se en-si pt-ao pt-ch pt-cv pt-gq pt-gw pt-lu pt-mo pt-mz pt-pt pt-st pt-tl"},
+	{"¤\u00a01", "de-at de-ch de-li en-at en-ch it-ch ms nl pt"},
+	{"¤1", "cy en es-419 es-mx es-us ga gu hi ja kn ko ml mr ta te th ur zh"},
+}
+
+// signs are the signs of currencies that no other currency of this table has, except yen and yuan.
+var signs = map[string]string{"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "¥", "BRL": "R$", "INR": "₹",
+	"KRW": "₩", "TRY": "₺", "UAH": "₴", "ILS": "₪", "VND": "₫", "PHP": "₱", "PLN": "zł", "CZK": "Kč", "HUF": "Ft"}
 
 // locales maps languages, and languages in regions, to their locales.
 var locales = func() map[string]*locale {
@@ -58,19 +72,25 @@ var locales = func() map[string]*locale {
 	for _, m := range writings {
 		group, isIndian := strings.CutSuffix(m.group, "indian")
 		for name := range strings.FieldsSeq(m.languages) {
-			all[name] = &locale{name, m.decimal, group, iso.date, iso.day, isIndian, false}
+			all[name] = &locale{name, m.decimal, group, iso.date, iso.day, "", isIndian, false}
 		}
 	}
 	us := *all["en"]
 	all["en-us"] = &us
-	for _, d := range slices.Backward(days) { // a region comes after its language
-		for of := range strings.FieldsSeq(d.languages) {
+	each := func(languages string, set func(*locale)) {
+		for of := range strings.FieldsSeq(languages) {
 			for name, l := range all {
 				if name == of || strings.HasPrefix(name, of+"-") {
-					l.date, l.day = d.date, d.day
+					set(l)
 				}
 			}
 		}
+	}
+	for _, d := range slices.Backward(days) { // a region comes after its language
+		each(d.languages, func(l *locale) { l.date, l.day = d.date, d.day })
+	}
+	for _, m := range slices.Backward(moneys) {
+		each(m.languages, func(l *locale) { l.money = m.money })
 	}
 	return all
 }()
@@ -190,7 +210,8 @@ var minorUnits = map[string]int{
 // Money writes an amount in the currency of the farm.
 func (v *visit) Money(n num) string { return v.MoneyIn("", n) }
 
-// MoneyIn writes an amount in a currency, or if that is "" in that of the farm.
+// MoneyIn writes an amount in a currency, or if that is "" in that of the farm: with the sign of the currency if it has
+// one of its own, and else with its code.
 func (v *visit) MoneyIn(currency string, n num) string {
 	if n == "" {
 		return "–"
@@ -205,10 +226,21 @@ func (v *visit) MoneyIn(currency string, n num) string {
 		whole, cents, _ := strings.Cut(s, v.locale.decimal)
 		s = v.locale.certain(whole + v.locale.decimal + (cents + "0000")[:decimals])
 	}
-	if currency != "" {
-		s += "\u00a0" + currency
+	sign, isBefore := signs[currency], strings.HasPrefix(v.locale.money, "¤")
+	switch last, _ := utf8.DecodeLastRuneInString(sign); {
+	case currency == "":
+		return s
+	case sign == "", v.locale.unknown, sign == "¥" && currency != v.Currency, isBefore && unicode.IsLetter(last):
+		return s + "\u00a0" + currency
+	case isBefore:
+		amount, isNegative := strings.CutPrefix(s, "−")
+		s = strings.NewReplacer("¤", sign, "1", amount).Replace(v.locale.money)
+		if isNegative {
+			s = "−" + s
+		}
+		return s
 	}
-	return s
+	return s + "\u00a0" + sign
 }
 
 // Minutes writes a duration in minutes, and Hours one in hours, such as 45 min, 1 h 35 min and 2 d 3 h.
@@ -259,23 +291,51 @@ func (v *visit) month(t time.Time) string {
 var monthNames = [12]language.Text{"January", "February", "March", "April", "May|month", "June", "July", "August",
 	"September", "October", "November", "December"}
 
-// Time writes a time in the time zone of the farm. Date writes only the day of the time.
-func (v *visit) Time(t *time.Time) string { return v.at(t, v.locale.date+"\u00a015:04") }
-func (v *visit) Date(t *time.Time) string { return v.at(t, v.locale.date) }
+// Time writes a time in the time zone of the farm, and Date only the day of the time: that of today, tomorrow and
+// yesterday in words. Moment is Time without such words, for sentences that have a preposition before the time.
+func (v *visit) Time(t *time.Time) string   { return v.at(t, true, clock) }
+func (v *visit) Date(t *time.Time) string   { return v.at(t, true, "") }
+func (v *visit) Moment(t *time.Time) string { return v.at(t, false, clock) }
 
-func (v *visit) at(t *time.Time, layout string) string {
+const clock = "\u00a015:04"
+
+// at writes the day of a time, and behind it what the layout has.
+func (v *visit) at(t *time.Time, inWords bool, layout string) string {
 	if t == nil {
 		return "–"
 	}
-	return t.In(v.zone).Format(layout)
+	local := t.In(v.zone)
+	return v.day(local, inWords) + local.Format(layout)
+}
+
+// day writes the day of a time, without the year if it is this year.
+func (v *visit) day(t time.Time, inWords bool) string {
+	now := v.Now()
+	switch days := daysBetween(t, now); {
+	case inWords && days == 0:
+		return v.t("today")
+	case inWords && days == 1:
+		return v.t("yesterday")
+	case inWords && days == -1:
+		return v.t("tomorrow")
+	case t.Year() == now.Year() && !v.locale.unknown:
+		return t.Format(v.locale.day)
+	}
+	return t.Format(v.locale.date)
+}
+
+// daysBetween returns how many days later the second day is.
+func daysBetween(a, b time.Time) int {
+	day := func(t time.Time) time.Time { y, m, d := t.Date(); return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
+	return int(day(b).Sub(day(a)) / (24 * time.Hour))
 }
 
 // Clock writes a time of today as hours and minutes, and any other time with its day.
 func (v *visit) Clock(t *time.Time) string {
-	if v.at(t, time.DateOnly) == v.Now().Format(time.DateOnly) {
-		return v.at(t, "15:04")
+	if t != nil && daysBetween(t.In(v.zone), v.Now()) == 0 {
+		return t.In(v.zone).Format("15:04")
 	}
-	return v.at(t, v.locale.day+"\u00a015:04")
+	return v.Time(t)
 }
 
 // Until writes when a run ends or has ended or, if the end is not known, when it started.
@@ -293,13 +353,16 @@ func (v *visit) Until(status string, start, end *time.Time) string {
 	return v.t("Printing")
 }
 
-// Day writes a date of the API, such as 2026-01-31.
-func (v *visit) Day(s string) string {
+// Day writes a date of the API, such as 2026-01-31. OnDay does so for sentences: see Moment.
+func (v *visit) Day(s string) string   { return v.dayOf(s, true) }
+func (v *visit) OnDay(s string) string { return v.dayOf(s, false) }
+
+func (v *visit) dayOf(s string, inWords bool) string {
 	t, err := time.Parse(time.DateOnly, s)
 	if err != nil {
 		return "–"
 	}
-	return t.Format(v.locale.date)
+	return v.day(t, inWords)
 }
 
 // IsPast reports whether a date of the API is before today.
@@ -329,8 +392,7 @@ func (v *visit) Ago(t *time.Time) string {
 	if t == nil {
 		return v.t("never")
 	}
-	day := func(t time.Time) time.Time { y, m, d := t.Date(); return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
-	switch days := int(day(v.Now()).Sub(day(t.In(v.zone))) / (24 * time.Hour)); {
+	switch days := daysBetween(t.In(v.zone), v.Now()); {
 	case days <= 0:
 		return v.t("today")
 	case days == 1:

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"spoolwright/value/language"
 )
@@ -204,18 +205,58 @@ func FuzzReadNumber(f *testing.F) {
 	})
 }
 
-// An amount has the decimals of its currency.
-func TestMoneyDecimals(t *testing.T) {
+// An amount has the decimals of its currency, and its sign where the language of the browser has it. What a page shows
+// can be typed.
+func TestMoney(t *testing.T) {
 	t.Parallel()
-	for currency, want := range map[string]string{"EUR": "1,234.60", "JPY": "1,235", "KWD": "1,234.600", "": "1,234.60",
-		"CLF": "1,234.6000"} {
-		v := &visit{locale: locales["en-us"]}
-		v.Currency = currency
-		if currency != "" {
-			want += "\u00a0" + currency
+	for _, test := range []struct{ language, currency, want string }{
+		{"en-us", "EUR", "€1,234.60"}, {"en-us", "JPY", "¥1,235"}, {"en-us", "KWD", "1,234.600 KWD"},
+		{"en-us", "", "1,234.60"}, {"en-us", "CLF", "1,234.6000 CLF"}, {"en-us", "CAD", "1,234.60 CAD"},
+		{"en-us", "PLN", "1,234.60 PLN"}, {"de", "EUR", "1.234,60 €"}, {"de-at", "EUR", "€ 1 234,60"},
+		{"", "EUR", "1 234.60 EUR"},
+		{"es", "USD", "1.234,60 $"}, {"es-mx", "USD", "$1,234.60"}, {"fr", "GBP", "1 234,60 £"},
+		{"it", "EUR", "1.234,60 €"},
+		{"nl", "EUR", "€ 1.234,60"}, {"pl", "PLN", "1 234,60 zł"}, {"pt-br", "BRL", "R$ 1.234,60"},
+		{"pt-pt", "EUR", "1 234,60 €"},
+		{"ja", "JPY", "¥1,235"}, {"zh-cn", "CNY", "¥1,234.60"}, {"en-de", "EUR", "1.234,60 €"},
+	} {
+		v := &visit{locale: localeOf(test.language), language: language.English}
+		v.Currency = test.currency
+		got := strings.NewReplacer("\u00a0", " ", space, " ").Replace(v.Money("1234.6"))
+		if got != test.want {
+			t.Errorf("%s in %s: %q, want %q", test.currency, test.language, got, test.want)
 		}
-		if got := v.Money("1234.6"); got != want {
-			t.Errorf("%s: %q, want %q", currency, got, want)
+		if n, problem := v.reader().read("price", v.Money("1234")); n != "1234" {
+			t.Errorf("%s in %s: %q is read as %q: %s", test.currency, test.language, v.Money("1234"), n, problem)
 		}
+	}
+	v := &visit{locale: locales["nl"]}
+	v.Currency = "CNY"
+	if got := v.MoneyIn("JPY", "-5") + v.MoneyIn("EUR", "-5"); got != "−5\u00a0JPY−€\u00a05,00" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A day has a word, or no year, if it is near; a sentence with a preposition has no words.
+func TestDays(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 12, 30, 23, 30, 0, 0, time.UTC) // the 31st in Vienna
+	vienna, err := time.LoadLocation("Europe/Vienna")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &visit{site: &site{Config: Config{Now: func() time.Time { return now }}}, zone: vienna, locale: locales["en-us"],
+		language: language.English}
+	for day, want := range map[string]string{"2026-12-31": "today", "2026-12-30": "yesterday", "2027-01-01": "tomorrow",
+		"2026-03-09": "Mar 9", "2027-01-02": "Jan 2, 2027", "2025-12-31": "Dec 31, 2025", "": "–"} {
+		if got := strings.ReplaceAll(v.Day(day), "\u00a0", " "); got != want {
+			t.Errorf("%s: %q, want %q", day, got, want)
+		}
+	}
+	late := now.Add(24 * time.Hour)
+	if got := []string{v.Time(&now), v.Clock(&now), v.Time(&late), v.Clock(&late), v.Moment(&now), v.OnDay("2026-12-31"),
+		v.Date(&now)}; strings.ReplaceAll(strings.Join(got, ", "), "\u00a0", " ") !=
+		"today 00:30, 00:30, tomorrow 00:30, tomorrow 00:30, Dec 31 00:30, Dec 31, today" {
+		t.Errorf("%q", got)
 	}
 }

@@ -118,7 +118,15 @@ func (o order) Taxes(v view) string {
 // Name returns the name of the order for people.
 func (o order) Name(v view) string { return o.name(v.visit) }
 
-func (o order) name(v *visit) string { return cmp.Or(o.Reference, o.Customer, v.t("Order")) }
+func (o order) name(v *visit) string { return cmp.Or(o.Customer, o.Reference, v.t("Order")) }
+
+// Number returns the number in the shop, or "" if it is the name.
+func (o order) Number() string {
+	if o.Customer == "" || o.Customer == o.Reference {
+		return ""
+	}
+	return o.Reference
+}
 
 // orderStates are the states of orders in words.
 var orderStates = map[string]language.Text{"received": "Received", "in_production": "In production",
@@ -188,10 +196,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.name(v))
 		r.picture(newMark(o.Status))
 		r.add(`{}`, state)
-		who := strings.Trim(o.Customer+" · "+o.Source, " ·")
-		if o.Reference == "" {
-			who = o.Source
-		}
+		who := strings.Trim(o.Number()+" · "+o.Source, " ·")
 		if text := o.unassigned(v); text != "" {
 			who = strings.Trim(who+" · "+text, " ·")
 		}
@@ -208,7 +213,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 
 var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: orderNoun,
 	name: func(get func(string) string) string {
-		return cmp.Or(get("reference"), get("customer"), "–")
+		return cmp.Or(get("customer"), get("reference"), "–")
 	},
 	fields: []editorField{
 		{field{"customer", text}, "Customer", "", nil},

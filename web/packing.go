@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"html/template"
 	"net/url"
 	"slices"
@@ -76,7 +77,7 @@ type pickedOrder struct {
 func (o pickedOrder) Name(v view) string { return o.name(v.visit) }
 
 func (o pickedOrder) name(v *visit) string {
-	return order{Reference: o.Reference, Customer: o.Customer}.name(v)
+	return cmp.Or(o.Reference, o.Customer, v.t("Order"))
 }
 
 // pickedItem is an item of an order.

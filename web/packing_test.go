@@ -29,8 +29,8 @@ func TestPacking(t *testing.T) {
 		Want(200)
 	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where id = '`+second+`'`)
 
-	choice := b.get(t, "/packing").want(t, 200).shows(t, "Ready to pack Order Items Printed Due #2",
-		"Open Order Items Printed Due #1").hides(t, "#3")
+	choice := b.get(t, "/packing").want(t, 200).shows(t, "Ready to pack Order Items Printed Due Ada #2",
+		"Open Order Items Printed Due Ada #1").hides(t, "#3")
 	check(t, choice)
 	b.get(t, "/orders").shows(t, "Pick and pack")
 	b.get(t, "/orders/"+first).shows(t, "Packing slip")

@@ -301,7 +301,7 @@ func reports(v *visit) error {
 		name := strings.TrimSpace(row.Material + " " + row.Color)
 		switch {
 		case row.Start != "":
-			name = v.Day(row.Start)
+			name = v.OnDay(row.Start)
 			if t, err := time.Parse(time.DateOnly, row.Start); err == nil && p.By == "month" {
 				name = t.Format("2006-01")
 			}

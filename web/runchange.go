@@ -212,7 +212,7 @@ func (p *runPage) correct(v *visit) {
 		price := p.Correct.rowInput("materials", i, "cost_per_gram", "Price per gram", m.Price, "unit="+v.Currency)
 		weighed := ""
 		if m.WeighedAt != nil {
-			weighed = v.t("The difference was used before the spool was weighed, at %s", v.Time(m.WeighedAt))
+			weighed = v.t("The difference was used before the spool was weighed, at %s", v.Moment(m.WeighedAt))
 		}
 		p.Used = append(p.Used, runFigures{m.ID, m.Name(), []input{
 			p.Correct.rowInput("materials", i, "actual_weight_grams", "Used", m.Actual, "unit=g"), price,

@@ -30,7 +30,7 @@ func TestSearchWhatIsShown(t *testing.T) {
 	}
 	b.get(t, "/search?q=%2370").to(t, "/spools/"+spool)
 	b.get(t, "/search?q=%23701").want(t, 200).shows(t, "Nothing was found")
-	b.get(t, "/search?q=70").want(t, 200).shows(t, "Orders #70")
+	b.get(t, "/search?q=70").want(t, 200).shows(t, "Orders Ada #70")
 	b.get(t, "/search?q=voron").want(t, 200).shows(t, "Printers Voron", "Runs Voron")
 	b.get(t, "/search?q=poly").want(t, 200).shows(t, "Vendors Polymaker")
 	b.get(t, "/orders?search=gear+ada").want(t, 200).shows(t, "#70")

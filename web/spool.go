@@ -123,7 +123,7 @@ func (p *spoolPage) Correction(v view, u usage) string {
 	case u.ReversesID != "":
 		for _, first := range p.Usage.Items {
 			if first.ID == u.ReversesID {
-				return v.t("Takes back the entry of %s", v.Time(first.CreatedAt))
+				return v.t("Takes back the entry of %s", v.Moment(first.CreatedAt))
 			}
 		}
 		return v.t("Takes back an older entry")

@@ -57,7 +57,7 @@ func (v *visit) OnItsWay(l stockLevel) string {
 	case l.Incoming == "":
 		return v.t("Nothing is on its way.")
 	case l.Expected != "":
-		return v.t("%s on its way, expected on %s", v.Kilos(l.Incoming), v.Day(l.Expected))
+		return v.t("%s on its way, expected on %s", v.Kilos(l.Incoming), v.OnDay(l.Expected))
 	}
 	return v.t("%s on its way", v.Kilos(l.Incoming))
 }

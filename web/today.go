@@ -20,7 +20,7 @@ type todayPage struct {
 	Needs                    []*printerState     // those of them
 	Free, Away, Due, Unknown []printerState      // free ones, in maintenance, those that need it, and with unknown spools
 	Orders                   found[order]
-	ToPack                   found[order] // those whose pieces are all in stock
+	ToPack                   int // the number of orders whose pieces are all in stock
 	Low                      found[stockLevel]
 	Open                     struct {
 		Items []struct {
@@ -47,7 +47,6 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 		} else {
 			list.picture(thumbOf(r.Items))
 		}
-		list.picture(r.Swatches())
 		words := r.about()
 		if do == workStart {
 			for _, s := range r.Spools[:min(len(r.Spools), shownSwatches)] {
@@ -56,14 +55,18 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 		} else if do != nil && r.End() != nil {
 			words = append(words, v.Until(r.Status, r.StartedAt, r.End()))
 		}
-		list.add(`<div><b><a href="/runs/{}">{}</a></b> <small>{}</small>`, r.ID, r.Title(v), strings.Join(words, " · "))
+		list.add(`<div><b><a href="/runs/{}">{}</a></b> <p><small>`, r.ID, r.Title(v))
+		list.picture(r.Swatches())
+		list.add(`{}</small>`, strings.Join(words, " · "))
+		if do == nil {
+			list.add(` <span class="amount">{}</span>`, v.Until(r.Status, r.StartedAt, r.End()))
+		}
+		list.add(`</p>`)
 		if r.Print == nil {
 			list.picture(r.Bar(v))
 		}
 		list.add(`</div>`)
-		if do == nil {
-			list.add(`<span class="amount">{}</span>`, v.Until(r.Status, r.StartedAt, r.End()))
-		} else if v.CanWrite() {
+		if do != nil && v.CanWrite() {
 			do.button(v.visit, &list, r, p.Form.Key+strconv.Itoa(i), "/")
 		}
 		list.add("</li>\n")
@@ -80,6 +83,9 @@ func (p *todayPage) Ring(v view, s *printerState) template.HTML {
 	}
 	return s.Ring(v, "")
 }
+
+// Soonest returns the orders that the page shows.
+func (p *todayPage) Soonest() []order { return p.Orders.Items[:min(len(p.Orders.Items), shownToday)] }
 
 // Groups returns the groups of printers that the page names, with their names.
 func (p *todayPage) Groups() []printerGroup {
@@ -161,7 +167,7 @@ func (v *visit) today(status int, place *form) error {
 		get(runsThatPrint, &p.Printing),
 		get("/api/v1/printer-states?printer_status=available,maintenance&sort_by=needs_person&limit=50", &p.Printers),
 		get("/api/v1/stock-levels?low=true&limit=3&sort_by=missing_grams", &p.Low),
-		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=8", &p.Orders),
+		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=15", &p.Orders),
 		get("/api/v1/orders/availability", &p.Open),
 		get("/api/v1/reports/usage?group_by=day", &p.Usage),
 		get("/api/v1/reports/waste?group_by=reason", &p.Waste),
@@ -169,7 +175,7 @@ func (v *visit) today(status int, place *form) error {
 	if err != nil {
 		return err
 	}
-	if err := v.fetchToPack(&p); err != nil {
+	if p.ToPack, err = v.toPack(p.Orders); err != nil {
 		return err
 	}
 	busy := map[string]bool{}
@@ -205,18 +211,66 @@ func (v *visit) today(status int, place *form) error {
 	return v.show(status, "today", v.t("Today"), &p)
 }
 
-// fetchToPack reads the orders that are ready to pack, unless the page already has all open orders.
-func (v *visit) fetchToPack(p *todayPage) error {
-	if p.Orders.Total > len(p.Orders.Items) {
-		return v.fetch(get("/api/v1/orders?ready=true&sort_by=due_date&sort_order=asc&limit=8", &p.ToPack))
+// toPack returns the number of orders that are ready to pack. It reads it if the page does not have all open orders.
+func (v *visit) toPack(open found[order]) (int, error) {
+	var ready found[order]
+	if open.Total > len(open.Items) {
+		err := v.fetch(get("/api/v1/orders?ready=true&limit=1", &ready))
+		return ready.Total, err
 	}
-	for _, o := range p.Orders.Items {
+	for _, o := range open.Items {
 		if o.ReadyAt != nil {
-			p.ToPack.Items = append(p.ToPack.Items, o)
+			ready.Total++
 		}
 	}
-	p.ToPack.Total = len(p.ToPack.Items)
-	return nil
+	return ready.Total, nil
+}
+
+// figure is a figure at the head of the page.
+type figure struct {
+	Value, Label, Path string
+	IsLate             bool
+}
+
+// Figures returns the figures at the head of the page, or nil if there is nothing to count.
+func (p *todayPage) Figures(v view) []figure {
+	prints, due, isLate, wasted := 0, 0, false, 0.0
+	for _, r := range p.Printing.Items {
+		if r.Status == "in_progress" {
+			prints++
+		}
+	}
+	printing := v.Count(prints)
+	if prints <= p.Printers.Total {
+		printing = v.t("%d of %d", prints, p.Printers.Total)
+	}
+	now := v.Now()
+	today, monday := now.Format(time.DateOnly), now.AddDate(0, 0, -(int(now.Weekday())+6)%7).Format(time.DateOnly)
+	for _, o := range p.Orders.Items {
+		if o.DueDate != "" && o.DueDate <= today {
+			due++
+			isLate = isLate || o.DueDate < today
+		}
+	}
+	isDue, label := v.Count(due), v.t("Due today")
+	if isLate {
+		label = v.t("Due or late")
+	}
+	if due == len(p.Orders.Items) && due < p.Orders.Total {
+		isDue += "+"
+	}
+	for _, day := range p.Usage.Items {
+		if day.Start >= monday {
+			wasted += float(day.Wasted)
+		}
+	}
+	if p.Printing.Total+p.Printers.Total+p.Orders.Total+p.Low.Total+len(p.Usage.Items) == 0 {
+		return nil
+	}
+	return []figure{{printing, v.t("Printing"), "/printers", false}, {isDue, label, "/orders", isLate},
+		{v.Count(p.ToPack), v.t("Ready to pack"), "/orders?ready=true", false},
+		{v.Count(p.Low.Total), v.t("Low stock"), "/stock?low=true", p.Low.Total > 0},
+		{v.Grams(num(trimFloat(wasted))), v.t("Waste this week"), "/reports", false}}
 }
 
 // stillPrinting returns the runs that should not have ended yet, in the order of their ends. Runs without a known end

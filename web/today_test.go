@@ -157,7 +157,7 @@ func TestAllRuns(t *testing.T) {
 	other.get(t, "/runs/all?product="+stand+"&spool="+spool).want(t, 200).hides(t, "Stand", "1 × ", "2 × ")
 }
 
-// Orders with all pieces in stock are on Today and in the list, also if others are due before them.
+// The head of Today counts the orders with all pieces in stock, also if others are due before them; its list has a mark.
 func TestReadyToPack(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t, testkit.Options{})
@@ -166,10 +166,11 @@ func TestReadyToPack(t *testing.T) {
 	product := c.NewProduct(t, "Stand", 20)
 	ready := c.Post(t, "/api/v1/orders", j{"reference": "R-1", "items": []j{{"product_id": product}}}).Want(201).ID()
 	c.Post(t, "/api/v1/orders", j{"reference": "O-1", "items": []j{{"product_id": product}}}).Want(201)
-	b.get(t, "/").hides(t, "Ready to pack")
+	b.get(t, "/").shows(t, "0 Ready to pack").hides(t, "Stand Ready")
 	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where id = '`+ready+`'`)
+	b.get(t, "/").shows(t, "R-1 1 × Product Stand Ready to pack –", "O-1 1 × Product Stand")
 	for range 2 {
-		b.get(t, "/").shows(t, "Ready to pack R-1 1 × Product Stand – Orders")
+		b.get(t, "/").shows(t, "1 Ready to pack")
 		b.get(t, "/orders?ready=true").shows(t, "1 order", "R-1", "Ready to pack 0 of 1").hides(t, "O-1")
 		b.get(t, "/orders?ready=false").shows(t, "O-1").hides(t, "R-1")
 		for range 9 { // that are due first
@@ -178,10 +179,8 @@ func TestReadyToPack(t *testing.T) {
 	}
 	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where tenant_id = '`+
 		c.Actor.Tenant+`'`)
-	if p := b.get(t, "/"); !strings.Contains(p.text, `<p><a href="/orders?ready=true">all 20</a></p>`) {
-		t.Errorf("no link to all: %s", p.text)
-	}
-	signIn(t, api.Operator(t)).get(t, "/").hides(t, "Ready to pack")
+	b.get(t, "/").shows(t, "15+ Due or late 20 Ready to pack")
+	signIn(t, api.Operator(t)).get(t, "/").hides(t, "Ready to pack", "Waste this week")
 }
 
 func first(order, _ string) string { return order }

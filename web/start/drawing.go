@@ -12,7 +12,8 @@ import (
 
 // drawings has the pictures of the products: a line with the SKU, and a line for each shape, from back to front. A
 // shape is a color and its corners. Behind the letter o, it is the center and the radii of an ellipse, or the center,
-// the inner and outer radius, and the first and last degree of an arc. The picture is 100 wide and high.
+// the inner and outer radius, and the first and last degree of an arc. The color may end with its opacity; 00 makes a
+// hole. The picture is 100 wide and high, and transparent around the shapes, as those of slicers are.
 //
 //go:embed drawings.txt
 var drawings string
@@ -25,14 +26,10 @@ func drawn(sku string) ([]byte, error) {
 	}
 	shapes, _, _ = strings.Cut(shapes, "\n=")
 	img := image.NewNRGBA(image.Rect(0, 0, pictureSize, pictureSize))
-	for i := range img.Pix {
-		img.Pix[i] = 0xFF
-	}
-	fill(img, []corner{{0, 0}, {100, 0}, {100, 100}, {0, 100}}, 0xEEF1F5)
 	for line := range strings.Lines(shapes) {
 		line, round := strings.CutPrefix(line, "o ")
 		words := strings.Fields(line)
-		shade, err := strconv.ParseUint(words[0], 16, 24)
+		shade, err := strconv.ParseUint((words[0] + "FF")[:8], 16, 32)
 		if err != nil {
 			return nil, err
 		}
@@ -98,10 +95,17 @@ func fill(img *image.NRGBA, corners []corner, shade uint32) {
 		}
 		for x, part := range covered {
 			if part > 0 {
-				p := img.Pix[img.PixOffset(x, y):]
-				for i, v := range []uint32{shade >> 16, shade >> 8 & 0xFF, shade & 0xFF} {
-					p[i] = uint8(float64(p[i]) + min(part, 1)*(float64(v)-float64(p[i])) + 0.5)
+				p, part := img.Pix[img.PixOffset(x, y):], min(part, 1)
+				if shade&0xFF == 0 { // a hole
+					p[3] = uint8(float64(p[3])*(1-part) + 0.5)
+					continue
 				}
+				part *= float64(shade&0xFF) / 255
+				opacity := part + (1-part)*float64(p[3])/255
+				for i, v := range []uint32{shade >> 24, shade >> 16 & 0xFF, shade >> 8 & 0xFF} {
+					p[i] = uint8(float64(p[i]) + part/opacity*(float64(v)-float64(p[i])) + 0.5)
+				}
+				p[3] = uint8(opacity*255 + 0.5)
 			}
 		}
 	}

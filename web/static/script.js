@@ -305,7 +305,7 @@ for (const scan of document.querySelectorAll("[data-scan]")) {
 
 // Rows update by themselves: after a change of the farm's data, the page is read again, and its lists and figures are
 // replaced. A tab that nobody sees does nothing.
-const parts = (page) => [...page.querySelectorAll("[data-list], .today, .spool-head, .ledger")];
+const parts = (page) => [...page.querySelectorAll("[data-list], .figures, .today, .spool-head, .ledger")];
 const typed = (e) =>
   e.matches("[type=checkbox]") ? e.checked : e.matches("input:not([type=hidden])") && e.value !== e.defaultValue;
 if (parts(document).length > 0 && "live" in document.body.dataset) {
