@@ -24,6 +24,8 @@ type order struct {
 	Customer  string     `json:"customer"`
 	DueDate   string     `json:"due_date"`
 	Notes     string     `json:"notes"`
+	Carrier   string     `json:"carrier"`
+	Tracking  string     `json:"tracking_number"`
 	Status    string     `json:"status"`
 	ReadyAt   *time.Time `json:"ready_at"` // nil, unless all pieces are in stock
 	CreatedAt *time.Time `json:"created_at"`
@@ -226,6 +228,8 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: orderNoun,
 		{field{"sales_tax_percent", number}, "Sales tax", "type=number;unit=%", nil},
 		{field{"prices_include_tax", optionalFlag}, "Prices", "", []word{{"", "As in the settings"},
 			{"true", "Include tax"}, {"false", "Are without tax"}}},
+		{field{"carrier", text}, "Carrier", "", nil},
+		{field{"tracking_number", text}, "Tracking number", "", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	},
 	lists: []nestedList{{name: "items", title: "Products", count: 3, any: "/api/v1/products",
