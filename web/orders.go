@@ -191,12 +191,12 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		}
 	},
 	row: func(v *visit, r *rows, o *order) {
-		state := v.t(orderStates[o.Status])
+		state, mark := v.t(orderStates[o.Status]), newMark(o.Status)
 		if o.ReadyAt != nil {
-			state = v.t("Ready to pack")
+			state, mark = v.t("Ready to pack"), newMark("done")
 		}
 		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.name(v))
-		r.picture(newMark(o.Status))
+		r.picture(mark)
 		r.add(`{}`, state)
 		who := strings.Trim(o.Number()+" · "+o.Source, " ·")
 		if text := o.unassigned(v); text != "" {
@@ -206,7 +206,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		r.add(`</span>{}</small></td><td class="wide">`, who)
 		r.picture(thumbOf(o.listed()))
 		r.add(`<span class="clamp">{}</span></td><td class="wide short">`, o.Wanted(v))
-		r.picture(newMark(o.Status))
+		r.picture(mark)
 		r.add(`{} <small>{}</small>`, state, o.progress(v))
 		r.picture(o.bar(v))
 		r.add(`</td><td class="amount wide">{}</td><td class="amount{}">{}</td></tr>`+"\n", v.Money(o.Value), o.late(v),
