@@ -127,6 +127,8 @@ type Order struct {
 	Customer  value.Optional[string]      `json:"customer"`
 	DueDate   value.Optional[value.Date]  `json:"due_date"`
 	Notes     value.Optional[string]      `json:"notes" rule:"maxLength=10000"`
+	Carrier   value.Optional[string]      `json:"carrier" rule:"minLength=1,maxLength=100"`
+	Tracking  value.Optional[string]      `json:"tracking_number" rule:"minLength=1,maxLength=100"`
 	Status    value.Optional[OrderStatus] `json:"status" rule:"notNull"`
 	OrderTerms
 	ReadyAt   value.Timestamp         `json:"ready_at" rule:"readOnly"`
@@ -302,7 +304,8 @@ var runItems, runItemCount = production.ListedItems("r.id")
 
 // selectOrders is one statement, so that the items and their pieces come from one snapshot.
 var selectOrders = `
-	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status, o.currency, o.exchange_rate,
+	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.carrier, o.tracking_number,
+		o.status, o.currency, o.exchange_rate,
 		o.exchange_date, o.sales_tax_percent, o.prices_include_tax, case when o.is_open then o.ready_at end as ready_at,
 		it.items,
 		case when o.unassigned_count = 0 then '[]' else ` + unassignedLines + ` end as unassigned_lines,
@@ -459,9 +462,9 @@ func (h handlers) create(
 			left join lateral `+catalog.Named("i.product_id", "i.sku")+` p on true
 		), line as materialized (`+matchedLines("$10")+`), added as (
 			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count,
-				`+orderTerms+`)
+				carrier, tracking_number, `+orderTerms+`)
 			select $1::uuid, $2, $3, $4, $5::date, $6, $7, $8::bytea,
-				(select count(*) from line l where l.item_id is null and not l.ignored), t.*
+				(select count(*) from line l where l.item_id is null and not l.ignored), $16, $17, t.*
 			from terms t
 			where not exists (select from item i where i.product_id is null)
 				and not exists (select from orders o where coalesce(o.source, '') = coalesce($2, '')
@@ -476,7 +479,8 @@ func (h handlers) create(
 		select array(select i.n from item i where i.product_id is null order by i.n)`,
 		id, in.Source.Arg(), in.Reference.Arg(), in.Customer.Arg(), in.DueDate.Arg(), in.Notes.Arg(),
 		string(in.Status.Or("received")), content, itemRows(in.Items), lineRows(id, in.Lines), in.Currency.Arg(),
-		in.Rate.Arg(), in.RateDate.Arg(), in.TaxPercent.Arg(), in.Included.Arg()).Into(&unknown)
+		in.Rate.Arg(), in.RateDate.Arg(), in.TaxPercent.Arg(), in.Included.Arg(), in.Carrier.Arg(),
+		in.Tracking.Arg()).Into(&unknown)
 	// If the insert waits for a concurrent request with the same reference, the next statements see the order of that
 	// request.
 	const found = `(
@@ -515,7 +519,8 @@ func (h handlers) create(
 // whatever has changed in the order since.
 func contentOf(o *Order) ([]byte, error) {
 	content := []any{o.Source.Arg(), o.Reference.Arg(), o.Customer.Arg(), o.DueDate.Arg(), o.Notes.Arg(),
-		o.Status.Arg(), o.Currency.Arg(), o.Rate.Arg(), o.RateDate.Arg(), o.TaxPercent.Arg(), o.Included.Arg()}
+		o.Status.Arg(), o.Currency.Arg(), o.Rate.Arg(), o.RateDate.Arg(), o.TaxPercent.Arg(), o.Included.Arg(),
+		o.Carrier.Arg(), o.Tracking.Arg()}
 	for _, i := range o.Items {
 		content = append(content, []any{i.ProductID.Arg(), i.SKU.Arg(), i.Quantity.Or(1), i.UnitPrice.Arg(),
 			i.LinePrice.Arg(), i.TaxAmount.Arg()})

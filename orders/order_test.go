@@ -34,6 +34,24 @@ func newAPI(t testing.TB) *testkit.API {
 		production.Routes(orders.Runs), orders.Routes, piecesAPI.Routes, stock.Routes)
 }
 
+// An order has its carrier and its tracking number, which the search finds.
+func TestTracking(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	want := map[string]string{"carrier": "DHL", "tracking_number": "0034 0434"}
+	order := path + "/" + c.Post(t, path, j{"carrier": "DHL", "tracking_number": "0034 0434"}).Want(201).Shows(want).ID()
+	c.Post(t, path, j{"carrier": "UPS"}).Want(201)
+	c.Get(t, order).Want(200).Shows(want)
+	c.Get(t, path+"?search=dhl+0434").Want(200).Shows(map[string]string{"total": "1"})
+	c.Patch(t, order, j{"carrier": nil}).Want(200).Shows(map[string]string{"carrier": "null",
+		"tracking_number": "0034 0434"})
+	c.Get(t, path+"?search=dhl").Want(200).Shows(map[string]string{"total": "0"})
+	long := strings.Repeat("é", 101)
+	c.Patch(t, order, j{"carrier": "", "tracking_number": long}).Want(422).Fields("carrier", "tracking_number")
+	c.Post(t, path, j{"carrier": long, "tracking_number": ""}).Want(422).Fields("carrier", "tracking_number")
+	c.Patch(t, order, j{"carrier": long[2:], "tracking_number": "1"}).Want(200)
+}
+
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	tenant := newAPI(t).Tenant(t)
@@ -285,10 +303,10 @@ func TestExport(t *testing.T) {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
 	for i, want := range []string{
-		"id,source,reference,customer,due_date,notes,status,currency,exchange_rate,exchange_date,sales_tax_percent," +
+		"id,source,reference,customer,due_date,notes,carrier,tracking_number,status,currency,exchange_rate,exchange_date,sales_tax_percent," +
 			"prices_include_tax,ready_at,items.id,items.product_id,items.sku,",
-		ids[0] + `,,,"Ada, ""Countess""",,,received,,,,0,false,,,,`, ids[1] + ",etsy,1,,,,received,", ids[1] +
-			",etsy,1,,,,received,"} {
+		ids[0] + `,,,"Ada, ""Countess""",,,,,received,,,,0,false,,,,`, ids[1] + ",etsy,1,,,,,,received,", ids[1] +
+			",etsy,1,,,,,,received,"} {
 		if !strings.HasPrefix(rows[i], want) {
 			t.Errorf("row %d is %s, want %s", i, rows[i], want)
 		}

@@ -18,6 +18,8 @@ type Incoming struct {
 	Customer  string         `json:"customer"`
 	DueDate   string         `json:"due_date"` // YYYY-MM-DD
 	Notes     string         `json:"notes"`
+	Carrier   string         `json:"carrier"`
+	Tracking  string         `json:"tracking_number"`
 	Currency  string         `json:"currency"`           // an ISO 4217 code, or "" for the currency of the farm
 	Included  *bool          `json:"prices_include_tax"` // nil if the shop does not send it: the settings apply
 	Cancelled bool           `json:"cancelled"`
@@ -162,7 +164,8 @@ func createNew(ctx context.Context, d *db.DB, batch []*ShopOrder) (existing map[
 		}
 		orders = append(orders, map[string]any{"id": t.ID, "source": orNil(t.Now.Source),
 			"reference": orNil(t.Now.Reference), "customer": orNil(t.Now.Customer), "due_date": orNil(t.Now.DueDate),
-			"notes": orNil(t.Now.Notes), "status": status, "currency": orNil(t.Now.Currency), "included": t.Now.Included})
+			"notes": orNil(t.Now.Notes), "carrier": orNil(t.Now.Carrier), "tracking": orNil(t.Now.Tracking),
+			"status": status, "currency": orNil(t.Now.Currency), "included": t.Now.Included})
 		lines = append(lines, incomingRows(t.ID, t.Now.Lines)...)
 	}
 	rows := db.Recordset(orders)
@@ -177,13 +180,13 @@ func createNew(ctx context.Context, d *db.DB, batch []*ShopOrder) (existing map[
 	// This content differs from the content of every request.
 	err = d.Write(ctx, db.SQL(`
 		with line as materialized (`+matchedLines("$2")+`), added as (
-			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count,
-				`+orderTerms+`)
-			select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
+			insert into orders (id, source, reference, customer, due_date, notes, carrier, tracking_number, status, content,
+				unassigned_count, `+orderTerms+`)
+			select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.carrier, o.tracking, o.status,
 				sha256(convert_to('of a shop ' || o.id, 'UTF8')), coalesce(u.lines, 0), o.currency, x.rate_now, x.since,
 				t.sales_tax_percent, coalesce(o.included, t.prices_include_tax)
 			from json_to_recordset($1::json) o (n int, id uuid, source text, reference text, customer text,
-				due_date date, notes text, status text, currency text, included boolean)
+				due_date date, notes text, carrier text, tracking text, status text, currency text, included boolean)
 			cross join tenants t
 			cross join lateral order_exchange(o.currency, null, null) x
 			left join (
@@ -236,6 +239,8 @@ func updateExisting(ctx context.Context, d *db.DB, all []*ShopOrder) error {
 				"customer": orNil(t.Now.Customer), "new_customer": t.Now.Customer != was.Customer,
 				"due_date": orNil(t.Now.DueDate), "new_due_date": t.Now.DueDate != was.DueDate,
 				"notes": orNil(t.Now.Notes), "new_notes": t.Now.Notes != was.Notes,
+				"carrier": orNil(t.Now.Carrier), "new_carrier": t.Now.Carrier != was.Carrier,
+				"tracking": orNil(t.Now.Tracking), "new_tracking": t.Now.Tracking != was.Tracking,
 				"currency": orNil(t.Now.Currency), "new_currency": t.Now.Currency != was.Currency,
 				"included": t.Now.Included, "new_included": t.Now.Included != nil && (was.Included == nil ||
 					*t.Now.Included != *was.Included),
@@ -257,11 +262,16 @@ func updateExisting(ctx context.Context, d *db.DB, all []*ShopOrder) error {
 					due_date = case when n.new_due_date and (n.follows or o.due_date is null) then n.due_date
 						else o.due_date end,
 					notes = case when n.new_notes and (n.follows or o.notes is null) then n.notes else o.notes end,
+					carrier = case when n.new_carrier and (n.follows or o.carrier is null) then n.carrier
+						else o.carrier end,
+					tracking_number = case when n.new_tracking and (n.follows or o.tracking_number is null) then n.tracking
+						else o.tracking_number end,
 					prices_include_tax = case when n.new_included and (n.follows or l.is_line) then n.included
 						else o.prices_include_tax end,
 					currency = c.currency, exchange_rate = x.rate_now, exchange_date = x.since
 				from json_to_recordset($1::json) n (id uuid, follows boolean, customer text, new_customer boolean,
-					due_date date, new_due_date boolean, notes text, new_notes boolean, currency text, new_currency boolean,
+					due_date date, new_due_date boolean, notes text, new_notes boolean, carrier text, new_carrier boolean,
+					tracking text, new_tracking boolean, currency text, new_currency boolean,
 					included boolean, new_included boolean)
 				join orders b on b.id = n.id
 				cross join lateral (select exists (select from order_lines l where l.order_id = n.id) as is_line) l
@@ -272,7 +282,7 @@ func updateExisting(ctx context.Context, d *db.DB, all []*ShopOrder) error {
 				cross join lateral order_exchange(c.currency, case when c.currency = b.currency then b.exchange_rate end,
 					case when c.currency = b.currency then b.exchange_date end) x
 				where o.id = n.id and o.id = any ($2::uuid[]) and (n.new_customer or n.new_due_date or n.new_notes
-					or n.new_currency or n.new_included)`,
+					or n.new_carrier or n.new_tracking or n.new_currency or n.new_included)`,
 				text, ids),
 			db.SQL(`
 				select count(sync_order_lines(n.id, n.lines::json)::text)

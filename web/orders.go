@@ -24,6 +24,8 @@ type order struct {
 	Customer  string     `json:"customer"`
 	DueDate   string     `json:"due_date"`
 	Notes     string     `json:"notes"`
+	Carrier   string     `json:"carrier"`
+	Tracking  string     `json:"tracking_number"`
 	Status    string     `json:"status"`
 	ReadyAt   *time.Time `json:"ready_at"` // nil, unless all pieces are in stock
 	CreatedAt *time.Time `json:"created_at"`
@@ -189,12 +191,12 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		}
 	},
 	row: func(v *visit, r *rows, o *order) {
-		state := v.t(orderStates[o.Status])
+		state, mark := v.t(orderStates[o.Status]), newMark(o.Status)
 		if o.ReadyAt != nil {
-			state = v.t("Ready to pack")
+			state, mark = v.t("Ready to pack"), newMark("done")
 		}
 		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.name(v))
-		r.picture(newMark(o.Status))
+		r.picture(mark)
 		r.add(`{}`, state)
 		who := strings.Trim(o.Number()+" · "+o.Source, " ·")
 		if text := o.unassigned(v); text != "" {
@@ -204,7 +206,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		r.add(`</span>{}</small></td><td class="wide">`, who)
 		r.picture(thumbOf(o.listed()))
 		r.add(`<span class="clamp">{}</span></td><td class="wide short">`, o.Wanted(v))
-		r.picture(newMark(o.Status))
+		r.picture(mark)
 		r.add(`{} <small>{}</small>`, state, o.progress(v))
 		r.picture(o.bar(v))
 		r.add(`</td><td class="amount wide">{}</td><td class="amount{}">{}</td></tr>`+"\n", v.Money(o.Value), o.late(v),
@@ -226,6 +228,8 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: orderNoun,
 		{field{"sales_tax_percent", number}, "Sales tax", "type=number;unit=%", nil},
 		{field{"prices_include_tax", optionalFlag}, "Prices", "", []word{{"", "As in the settings"},
 			{"true", "Include tax"}, {"false", "Are without tax"}}},
+		{field{"carrier", text}, "Carrier", "", nil},
+		{field{"tracking_number", text}, "Tracking number", "", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	},
 	lists: []nestedList{{name: "items", title: "Products", count: 3, any: "/api/v1/products",

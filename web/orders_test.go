@@ -258,3 +258,17 @@ func TestCloseOrder(t *testing.T) {
 	b.get(t, at).shows(t, "no longer earn revenue (40 in all)").submit(t, at+"/close").to(t, at).hides(t, "earn revenue")
 	c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"status": "done", "revenue": "40"})
 }
+
+// The page of an order has its carrier and its tracking number, to copy, and the list finds it by them.
+func TestTracking(t *testing.T) {
+	t.Parallel()
+	b := signIn(t, newAPI(t, testkit.Options{}).Operator(t))
+	at := b.get(t, "/orders/new").submit(t, "/orders/new", "customer", "Ada", "carrier", "DHL", "tracking_number",
+		"0034 04").want(t, 303).header.Get("Location")
+	if p := b.get(t, at).shows(t, "DHL 0034 04 Copy"); !strings.Contains(p.text, "<b>0034 04</b>\n<button type=\"button\" class=\"plain\" data-copy") {
+		t.Errorf("nothing copies the number: %s", p.text)
+	}
+	b.get(t, "/orders?search=dhl+04").shows(t, "Ada", "1 order")
+	b.get(t, at+"/edit").submit(t, at+"/edit", "tracking_number", strings.Repeat("1", 101)).want(t, 422)
+	b.get(t, at+"/edit").submit(t, at+"/edit", "tracking_number", "").to(t, at).shows(t, "DHL").hides(t, "Copy")
+}

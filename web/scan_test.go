@@ -14,7 +14,7 @@ func TestScan(t *testing.T) {
 	c := tenant.User(t, "operator")
 	spool := c.NewSpool(t, 500, nil)
 	b := signIn(t, tenant.User(t, "viewer"))
-	page := b.get(t, "/scan").want(t, 200).shows(t, "Number of the spool")
+	page := b.get(t, "/scan").want(t, 200).shows(t, "Number of the spool", "the camera app of the phone", "such as /s/12")
 	if got := page.header.Get("Permissions-Policy"); !strings.Contains(got, "camera=(self)") {
 		t.Errorf("the page may not use the camera: %s", got)
 	}

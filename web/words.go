@@ -40,8 +40,8 @@ var _ = []language.Text{
 
 	// Fields in problems with values for which the form has no input, and in summaries of problems.
 	"This", "Actual print time hours", "Actual weight", "Address", "Answer", "Archived", "Article number",
-	"Bed temperature c", "Brand", "Category", "Choices", "Color", "Color hex", "Completed at", "Completed from",
-	"Completed to", "Component product id", "Cost per gram", "Counted", "Currency", "Customer", "Default value",
+	"Bed temperature c", "Brand", "Carrier", "Category", "Choices", "Color", "Color hex", "Completed at",
+	"Completed from", "Completed to", "Component product id", "Cost per gram", "Counted", "Currency", "Customer", "Default value",
 	"Density g cm3", "Description", "Diameter mm", "Due date", "Email", "Empty spool weight",
 	"Estimated print time hours", "Estimated weight", "Exchange rate", "External id", "Extruder temperature c",
 	"Failed quantity", "Failure notes", "Failure reason", "File", "Filament id", "Filament number", "Filename", "Finish",
@@ -52,6 +52,6 @@ var _ = []language.Text{
 	"Purchase price", "Quantity", "Reason", "Reference", "Remaining weight", "Replaces color",
 	"Replaces material type", "Role", "Run id", "Search", "Secret", "Selling price", "Serial", "Sku", "Slots",
 	"Source", "Spool id", "Spool number", "Spool weight", "Started at", "Status", "Successful quantity", "Supplier",
-	"Tax amount", "Time zone", "To spool number", "Type", "Unit", "Unit price", "Url", "Used", "Variant materials",
-	"Variants", "Wasted", "Weight",
+	"Tax amount", "Time zone", "To spool number", "Tracking number", "Type", "Unit", "Unit price", "Url", "Used",
+	"Variant materials", "Variants", "Wasted", "Weight",
 }

@@ -8,6 +8,8 @@ create table orders (
 	customer text collate "C" check (length(customer) <= 200),
 	due_date date,
 	notes text collate "C" check (length(notes) <= 10000),
+	carrier text collate "C" check (length(carrier) between 1 and 100),
+	tracking_number text collate "C" check (length(tracking_number) between 1 and 100),
 	status text collate "C" not null check (status in ('received', 'in_production', 'done', 'cancelled')),
 	-- The currency of the prices, or null for the currency of the farm. exchange_rate is the value of a unit in the
 	-- currency of the farm; without it, the revenue of the order is unknown.
@@ -32,7 +34,7 @@ create table orders (
 	customer_key text collate "C" generated always as (lower(customer collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
 		coalesce(reference, '') || E'\n' || coalesce(source, '') || E'\n' || coalesce(customer, '') ||
-		E'\n' || coalesce(notes, ''))
+		E'\n' || coalesce(notes, '') || E'\n' || coalesce(carrier, '') || E'\n' || coalesce(tracking_number, ''))
 		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	constraint orders_exchange check ((exchange_rate is null) = (exchange_date is null)
 		and (exchange_rate is null or currency is not null)),

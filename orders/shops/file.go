@@ -28,6 +28,8 @@ type fileRow struct {
 	Currency       value.Optional[string]        `json:"currency" rule:"maxLength=10000"`
 	DueDate        value.Optional[value.Date]    `json:"due_date"`
 	Notes          value.Optional[string]        `json:"notes" rule:"maxLength=100000"`
+	Carrier        value.Optional[string]        `json:"carrier" rule:"maxLength=10000"`
+	Tracking       value.Optional[string]        `json:"tracking_number" rule:"maxLength=10000"`
 	Status         value.Optional[string]        `json:"status" rule:"maxLength=10000"`
 	PaymentStatus  value.Optional[string]        `json:"payment_status" rule:"maxLength=10000"`
 	PaidAt         value.Optional[string]        `json:"paid_at" rule:"maxLength=10000"`
@@ -59,7 +61,7 @@ type fileRow struct {
 // fileSheets reads sheets of people as lines of orders.
 var fileSheets = sheets.New[fileRow]("order", map[string]string{"reference": "reference", "source": "source",
 	"customer": "customer", "first_name": "first_name", "last_name": "last_name", "due_date": "due_date",
-	"notes": "notes", "status": "status",
+	"notes": "notes", "carrier": "carrier", "tracking_number": "tracking_number", "status": "status",
 	"payment_status": "payment_status", "personalization": "personalization", "shipping_status": "shipping_status", "line_status": "line_status",
 	"shipped_at": "shipped_at", "cancelled_at": "cancelled_at", "updated_at": "updated_at", "title": "title",
 	"variation": "variation", "sku": "sku", "quantity": "quantity", "refunded_quantity": "refunded_quantity",
@@ -243,6 +245,8 @@ func (o *fileOrder) add(row *fileRow, program string) {
 	}
 	first(&o.order.Customer, customer)
 	first(&o.order.Note, clean(row.Notes.Or(""), 10_000, true))
+	first(&o.order.Carrier, clean(row.Carrier.Or(""), 100, false))
+	first(&o.order.Tracking, clean(row.Tracking.Or(""), 100, false))
 	if !row.DueDate.IsNull() {
 		first(&o.order.Due, string(*row.DueDate.Value))
 	}

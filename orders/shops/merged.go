@@ -38,6 +38,8 @@ type order struct {
 	Customer  string `json:"customer,omitempty"`
 	Due       string `json:"due,omitempty"`
 	Note      string `json:"note,omitempty"`
+	Carrier   string `json:"carrier,omitempty"`
+	Tracking  string `json:"tracking,omitempty"`
 	Currency  string `json:"currency,omitempty"`
 	Included  *bool  `json:"prices_include_tax,omitempty"` // nil if the shop does not send it
 	Waiting   bool   `json:"waiting,omitempty"`            // for its payment
@@ -224,7 +226,7 @@ func (s merged) incoming(source string) *orders.Incoming {
 		refunded[r.Line] += r.Quantity
 	}
 	in := orders.Incoming{Source: source, Reference: s.Order.Reference, Customer: s.Order.Customer,
-		DueDate: s.Order.Due, Notes: s.Order.Note,
+		DueDate: s.Order.Due, Notes: s.Order.Note, Carrier: s.Order.Carrier, Tracking: s.Order.Tracking,
 		Currency: s.Order.Currency, Included: s.Order.Included,
 		Cancelled: s.Order.Cancelled || s.Deleted.After(s.Updated)}
 	left := int64(0)

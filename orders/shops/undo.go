@@ -30,6 +30,7 @@ type storedOrder struct {
 	ID, Source, File, Merged  string // File is the reference in files
 	Reference, Customer, Due  string
 	Notes, Currency           string
+	Carrier, Tracking         string
 	Included                  *bool
 	Cancelled, Hidden, OfShop bool
 	Lines                     []struct {
@@ -49,7 +50,8 @@ func restoreOrders(
 	}
 	stored := db.SQL(`
 		select o.id, f.source, f.reference as file, convert_from(f.merged, 'UTF8') as merged,
-			coalesce(o.reference, '') as reference, coalesce(o.customer, '') as customer, coalesce(o.due_date::text, '') as due, coalesce(o.notes, '') as notes,
+			coalesce(o.reference, '') as reference, coalesce(o.customer, '') as customer, coalesce(o.due_date::text, '') as due,
+			coalesce(o.notes, '') as notes, coalesce(o.carrier, '') as carrier, coalesce(o.tracking_number, '') as tracking,
 			coalesce(o.currency, '') as currency, o.prices_include_tax as included, o.status = 'cancelled' as cancelled,
 			o.hidden_at is not null as hidden, exists (select from shop_orders s where s.order_id = o.id) as ofshop, (
 				select coalesce(json_agg(json_build_object('key', l.shop_line, 'title', l.title, 'sku', coalesce(l.sku, ''),
@@ -148,6 +150,9 @@ func (s *storedOrder) keep(before, after *merged, now *orders.Incoming) (left []
 	keep("customer", was.Customer != now.Customer, s.Customer == now.Customer, func() { to.Customer = from.Customer })
 	keep("due_date", was.DueDate != now.DueDate, s.Due == now.DueDate, func() { to.Due = from.Due })
 	keep("notes", was.Notes != now.Notes, s.Notes == now.Notes, func() { to.Note = from.Note })
+	keep("carrier", was.Carrier != now.Carrier, s.Carrier == now.Carrier, func() { to.Carrier = from.Carrier })
+	keep("tracking_number", was.Tracking != now.Tracking, s.Tracking == now.Tracking,
+		func() { to.Tracking = from.Tracking })
 	keep("currency", was.Currency != now.Currency, s.Currency == now.Currency, func() { to.Currency = from.Currency })
 	keep("prices_include_tax", !reflect.DeepEqual(was.Included, now.Included), now.Included == nil ||
 		reflect.DeepEqual(s.Included, now.Included), func() { to.Included = from.Included })

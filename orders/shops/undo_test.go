@@ -49,6 +49,27 @@ func TestUndoCreatedOrders(t *testing.T) {
 	post(t, c, "", list+"2,Ada,Dragon,DRG-RED,1,\n").Shows(map[string]string{"import_id": "null"})
 }
 
+// A file has the carrier and the tracking number of an order, and the undo of a later file gives them back.
+func TestTrackingOfFiles(t *testing.T) {
+	t.Parallel()
+	c, _, _ := farm(t)
+	const titles = "Order,Item,SKU,Carrier,Tracking number\n"
+	post(t, c, "", titles+"1,Dragon,DRG-RED,DHL,\n2,Dragon,DRG-RED,,\n").Want(200)
+	wants := func(order, carrier, tracking string) {
+		t.Helper()
+		c.Get(t, find(t, c, order)).Want(200).Shows(map[string]string{"carrier": carrier, "tracking_number": tracking})
+	}
+	wants("1", "DHL", "null")
+	c.Patch(t, find(t, c, "2"), testkit.JSON{"tracking_number": "mine"}).Want(200)
+	done := post(t, c, "", titles+"1,Dragon,DRG-RED,UPS,1Z9\n2,Dragon,DRG-RED,GLS,22\n").Want(200)
+	wants("1", "UPS", "1Z9")
+	wants("2", "GLS", "22")
+	c.Patch(t, find(t, c, "1"), testkit.JSON{"tracking_number": "1Z8"}).Want(200)
+	undo(t, c, done, 0, 2, "1: it was changed since: tracking_number")
+	wants("1", "DHL", "1Z8")
+	wants("2", "null", "null")
+}
+
 // Undo gives orders back what the file before had, except for what people have changed since. The next file changes
 // them again.
 func TestUndoChangedOrders(t *testing.T) {

@@ -81,7 +81,7 @@ async function walk(browser, tag, language, options) {
 
   // The line of the shop is assigned to the product once, and the order is planned.
   await page.goto(base + "/orders");
-  await press("main a", reference);
+  await press(`main tr:has-text("${reference}") a`);
   await page.locator("main [data-pick]:has([name=product_id]) label input").first().fill(product);
   await press("main button", t["Assign"]);
   await press("main a[href$='/plan']");

@@ -5814,6 +5814,10 @@ class Order:
     """Day on which the order is due."""
     notes: str | None
     """Free text."""
+    carrier: str | None
+    """Who delivers the order."""
+    tracking_number: str | None
+    """The carrier's number of the parcel. It is not sent to shops."""
     status: OrderStatus
     """State of the order; received by default. Open orders are received or in_production."""
     currency: str | None
@@ -5886,6 +5890,8 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         customer=get("customer"),
         due_date=_core.date(get("due_date")),
         notes=get("notes"),
+        carrier=get("carrier"),
+        tracking_number=get("tracking_number"),
         status=get("status"),
         currency=get("currency"),
         exchange_rate=_core.number(get("exchange_rate")),
@@ -9511,6 +9517,10 @@ class OrderCreate(TypedDict, total=False):
     """Day on which the order is due."""
     notes: str | None
     """Free text."""
+    carrier: str | None
+    """Who delivers the order."""
+    tracking_number: str | None
+    """The carrier's number of the parcel. It is not sent to shops."""
     status: OrderStatus | None
     """State of the order; received by default. Open orders are received or in_production."""
     currency: str | None
@@ -9545,6 +9555,10 @@ class OrderUpdate(TypedDict, total=False):
     """Day on which the order is due."""
     notes: str | None
     """Free text."""
+    carrier: str | None
+    """Who delivers the order."""
+    tracking_number: str | None
+    """The carrier's number of the parcel. It is not sent to shops."""
     status: OrderStatus
     """State of the order; received by default. Open orders are received or in_production."""
     currency: str | None
@@ -18410,8 +18424,8 @@ class OrdersResource:
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param ready: Only open orders whose undelivered pieces are all in stock, or only other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
-        in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
-        wildcards.
+        carrier, tracking_number, in name or SKU of a product, or in the lot number of the filament of its runs.
+        Ignores case and accents; no wildcards.
         :param expand: items: each order has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
@@ -18494,8 +18508,8 @@ class OrdersResource:
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param ready: Only open orders whose undelivered pieces are all in stock, or only other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
-        in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
-        wildcards.
+        carrier, tracking_number, in name or SKU of a product, or in the lot number of the filament of its runs.
+        Ignores case and accents; no wildcards.
         :param expand: items: each order has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
@@ -18535,6 +18549,8 @@ class OrdersResource:
         customer: str | None = None,
         due_date: _dt.date | None = None,
         notes: str | None = None,
+        carrier: str | None = None,
+        tracking_number: str | None = None,
         status: OrderStatus | None = None,
         currency: str | None = None,
         exchange_rate: DecimalInput | None = None,
@@ -18568,6 +18584,8 @@ class OrdersResource:
         :param customer: Name of the customer.
         :param due_date: Day on which the order is due.
         :param notes: Free text.
+        :param carrier: Who delivers the order.
+        :param tracking_number: The carrier's number of the parcel. It is not sent to shops.
         :param status: State of the order; received by default. Open orders are received or in_production.
         :param currency: ISO 4217 code of the currency of the prices; null for that of the farm.
         :param exchange_rate: Value of a unit of the currency in the currency of the farm; by default the current
@@ -18595,6 +18613,8 @@ class OrdersResource:
                 "customer": UNSET if customer is None else customer,
                 "due_date": UNSET if due_date is None else due_date,
                 "notes": UNSET if notes is None else notes,
+                "carrier": UNSET if carrier is None else carrier,
+                "tracking_number": UNSET if tracking_number is None else tracking_number,
                 "status": UNSET if status is None else status,
                 "currency": UNSET if currency is None else currency,
                 "exchange_rate": UNSET if exchange_rate is None else exchange_rate,
@@ -18676,8 +18696,8 @@ class OrdersResource:
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param ready: Only open orders whose undelivered pieces are all in stock, or only other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
-        in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
-        wildcards.
+        carrier, tracking_number, in name or SKU of a product, or in the lot number of the filament of its runs.
+        Ignores case and accents; no wildcards.
         :param expand: items: each order has all its items.
         :param id: Only the item with this id.
         :param updated_from: Only items whose `updated_at` is this time or later. A client that repeats the request
@@ -18825,6 +18845,8 @@ class OrdersResource:
         customer: str | None | Unset = UNSET,
         due_date: _dt.date | None | Unset = UNSET,
         notes: str | None | Unset = UNSET,
+        carrier: str | None | Unset = UNSET,
+        tracking_number: str | None | Unset = UNSET,
         status: OrderStatus | Unset = UNSET,
         currency: str | None | Unset = UNSET,
         exchange_rate: DecimalInput | None | Unset = UNSET,
@@ -18851,6 +18873,8 @@ class OrdersResource:
         :param customer: Name of the customer.
         :param due_date: Day on which the order is due.
         :param notes: Free text.
+        :param carrier: Who delivers the order.
+        :param tracking_number: The carrier's number of the parcel. It is not sent to shops.
         :param status: State of the order; received by default. Open orders are received or in_production.
         :param currency: ISO 4217 code of the currency of the prices; null for that of the farm.
         :param exchange_rate: Value of a unit of the currency in the currency of the farm; by default the current
@@ -18875,6 +18899,8 @@ class OrdersResource:
                 "customer": customer,
                 "due_date": due_date,
                 "notes": notes,
+                "carrier": carrier,
+                "tracking_number": tracking_number,
                 "status": status,
                 "currency": currency,
                 "exchange_rate": exchange_rate,
@@ -19299,10 +19325,10 @@ class OrdersResource:
         with the same `source` and `reference` are the lines of one order. Etsy's order items, the orders of
         Shopify, those of WooCommerce from its usual plugins, and the order reports of Amazon are recognized by
         their titles. Any other file can have the columns `reference`, `source`, `shop_order_id`, `customer`,
-        `first_name`, `last_name`, `currency`, `due_date`, `notes`, `status`, `payment_status`, `paid_at`,
-        `personalization`, `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`,
-        `quantity`, `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `tax_amount`,
-        `prices_include_tax`, `order_discount_price`, `order_tax_amount`, `order_lines_price`,
+        `first_name`, `last_name`, `currency`, `due_date`, `notes`, `carrier`, `tracking_number`, `status`,
+        `payment_status`, `paid_at`, `personalization`, `shipping_status`, `cancelled_at`, `updated_at`, `line_id`,
+        `title`, `variation`, `sku`, `quantity`, `refunded_quantity`, `unit_price`, `line_price`, `discount_price`,
+        `tax_amount`, `prices_include_tax`, `order_discount_price`, `order_tax_amount`, `order_lines_price`,
         `order_shipping_price`, `order_total_price`, `taxable`, `line_status`, `shipped_at`, `quantity`.
 
         The `source` of orders comes from a column or a default. Otherwise it is the name of the connection to a

@@ -3394,6 +3394,10 @@ export interface Order<D = number> {
   readonly due_date: string | null;
   /** Free text. */
   readonly notes: string | null;
+  /** Who delivers the order. */
+  readonly carrier: string | null;
+  /** The carrier's number of the parcel. It is not sent to shops. */
+  readonly tracking_number: string | null;
   /** State of the order; received by default. Open orders are received or in_production. */
   readonly status: OrderStatus;
   /** ISO 4217 code of the currency of the prices; null for that of the farm. */
@@ -6654,6 +6658,10 @@ export interface OrderCreate {
   due_date?: string | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
+  /** Who delivers the order. */
+  carrier?: string | null | undefined;
+  /** The carrier's number of the parcel. It is not sent to shops. */
+  tracking_number?: string | null | undefined;
   /** State of the order; received by default. Open orders are received or in_production. */
   status?: OrderStatus | null | undefined;
   /** ISO 4217 code of the currency of the prices; null for that of the farm. */
@@ -6687,6 +6695,10 @@ export interface OrderUpdate {
   due_date?: string | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
+  /** Who delivers the order. */
+  carrier?: string | null | undefined;
+  /** The carrier's number of the parcel. It is not sent to shops. */
+  tracking_number?: string | null | undefined;
   /** State of the order; received by default. Open orders are received or in_production. */
   status?: OrderStatus | undefined;
   /** ISO 4217 code of the currency of the prices; null for that of the farm. */
@@ -8348,8 +8360,9 @@ export interface ListOrdersQuery {
   /** Only open orders whose undelivered pieces are all in stock, or only other orders. */
   ready?: boolean | undefined;
   /**
-   * Only orders in which every word of this text occurs: in reference, source, customer, notes, in name or SKU of a
-   * product, or in the lot number of the filament of its runs. Ignores case and accents; no wildcards.
+   * Only orders in which every word of this text occurs: in reference, source, customer, notes, carrier,
+   * tracking_number, in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and
+   * accents; no wildcards.
    */
   search?: string | undefined;
   /** items: each order has all its items. */
@@ -8401,8 +8414,9 @@ export interface ExportOrdersQuery {
   /** Only open orders whose undelivered pieces are all in stock, or only other orders. */
   ready?: boolean | undefined;
   /**
-   * Only orders in which every word of this text occurs: in reference, source, customer, notes, in name or SKU of a
-   * product, or in the lot number of the filament of its runs. Ignores case and accents; no wildcards.
+   * Only orders in which every word of this text occurs: in reference, source, customer, notes, carrier,
+   * tracking_number, in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and
+   * accents; no wildcards.
    */
   search?: string | undefined;
   /** items: each order has all its items. */
@@ -13249,11 +13263,11 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * same `source` and `reference` are the lines of one order. Etsy's order items, the orders of Shopify, those of
    * WooCommerce from its usual plugins, and the order reports of Amazon are recognized by their titles. Any other
    * file can have the columns `reference`, `source`, `shop_order_id`, `customer`, `first_name`, `last_name`,
-   * `currency`, `due_date`, `notes`, `status`, `payment_status`, `paid_at`, `personalization`, `shipping_status`,
-   * `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`, `quantity`, `refunded_quantity`,
-   * `unit_price`, `line_price`, `discount_price`, `tax_amount`, `prices_include_tax`, `order_discount_price`,
-   * `order_tax_amount`, `order_lines_price`, `order_shipping_price`, `order_total_price`, `taxable`, `line_status`,
-   * `shipped_at`, `quantity`.
+   * `currency`, `due_date`, `notes`, `carrier`, `tracking_number`, `status`, `payment_status`, `paid_at`,
+   * `personalization`, `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`,
+   * `quantity`, `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `tax_amount`,
+   * `prices_include_tax`, `order_discount_price`, `order_tax_amount`, `order_lines_price`, `order_shipping_price`,
+   * `order_total_price`, `taxable`, `line_status`, `shipped_at`, `quantity`.
    *
    * The `source` of orders comes from a column or a default. Otherwise it is the name of the connection to a shop of
    * the program that wrote the file, if there is exactly one, or else `etsy`, `shopify`, `woocommerce` or `amazon`.
