@@ -235,7 +235,6 @@ type orderPage struct {
 	Order order
 	Stock availability
 	Alike map[string]*choice // by the id of a line, the product of the same name
-	part  string             // the id of the item whose form was sent, or ""
 	tag   string             // the ETag of the order
 }
 
@@ -250,7 +249,7 @@ func (p *orderPage) Form(name string) *form {
 
 // Of returns the form that changes the item.
 func (p *orderPage) Of(i orderItem) *form {
-	if p.IsRefused(i) {
+	if p.IsRefused("item", i.ID) {
 		return p.sent
 	}
 	f := newForm(p.read)
@@ -259,9 +258,6 @@ func (p *orderPage) Of(i orderItem) *form {
 	f.show("unit_price", p.read.text(i.Price))
 	return f
 }
-
-// IsRefused reports whether the API has refused the form that changes the item.
-func (p *orderPage) IsRefused(i orderItem) bool { return p.Open == "item" && i.ID == p.part }
 
 // Delivered returns the input for the number of pieces that the customer got of the item with the index.
 func (p *orderPage) Delivered(f *form, index int) input {
@@ -324,13 +320,13 @@ func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 // orderForm returns the form with the name of the order of the page, with the present values.
 func orderForm(name string) func(*visit) (*form, error) {
 	return func(v *visit) (*form, error) {
-		p := &orderPage{forms: v.forms("", nil), part: v.r.PathValue("part")}
+		p := &orderPage{forms: v.forms("", nil)}
 		err := v.fetch(read{path: "/api/v1/orders/{id}", into: &p.Order, tag: &p.tag})
 		f := p.Form(name)
 		for i, item := range p.Order.Items {
 			if name == "complete" {
 				p.Delivered(f, i)
-			} else if item.ID == p.part {
+			} else if item.ID == v.r.PathValue("part") {
 				f = p.Of(item)
 			}
 		}
@@ -339,7 +335,7 @@ func orderForm(name string) func(*visit) (*form, error) {
 }
 
 func (v *visit) orderPage(status int, name string, f *form) error {
-	p := &orderPage{forms: v.forms(name, f), part: v.r.PathValue("part")}
+	p := &orderPage{forms: v.forms(name, f)}
 	if err := v.fetch(
 		read{path: "/api/v1/orders/{id}", into: &p.Order, tag: &p.tag},
 		get("/api/v1/orders/{id}/availability", &p.Stock),
@@ -500,15 +496,6 @@ var itemFields = []field{{"quantity", number}, {"unit_price", number}}
 func itemEdit(f *form) map[string]any {
 	f.needs("quantity")
 	return f.changed(itemFields...)
-}
-
-// itemChanged returns the notice of a changed item, with a form that has the previous values.
-func itemChanged(v *visit, f *form, _ json.RawMessage) *notice {
-	back := url.Values{}
-	for _, in := range itemFields {
-		back[in.name], back["was."+in.name] = f.Was[in.name], f.Values[in.name]
-	}
-	return &notice{Text: v.t("The item is changed."), Undo: &undo{v.t("Undo"), v.r.URL.Path + v.query(), back}}
 }
 
 // itemAdded returns the notice of a new item, with a form that removes the item.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"spoolwright/inventory"
+	"spoolwright/server"
 	"spoolwright/value/language"
 )
 
@@ -31,6 +33,7 @@ type product struct {
 	File          string `json:"file_name"`
 	Printer       string `json:"printer_model"`
 	Materials     []productMaterial
+	Components    []component
 	Plates        []plate
 	PlateOf       string         `json:"plate_of"`
 	Plate         num            `json:"plate"`
@@ -85,6 +88,9 @@ type productMaterial struct {
 	Basis    string `json:"cost_basis"`
 }
 
+// Swatch returns the picture of the color that the material's name means.
+func (m productMaterial) Swatch() template.HTML { return newSwatch(m.Color, false) }
+
 // BasisNote returns the source of the price in the cost, or "" if the price is that of the filament itself.
 func (m productMaterial) BasisNote(v translator) string {
 	switch m.Basis {
@@ -110,6 +116,13 @@ func (p product) CostNote(v translator) string {
 	return commas(v, notes)
 }
 
+// component is a component of a product.
+type component struct {
+	ID        string
+	ProductID string `json:"component_product_id"`
+	Quantity  num
+}
+
 // part is a component in the tree of a product.
 type part struct {
 	ID        string
@@ -121,7 +134,8 @@ type part struct {
 	Cost      num
 	Complete  bool    `json:"costs_complete"`
 	Parts     []*part // the components of the component
-	Remove    string  // the address of the form that removes the component from the product of the page, or ""
+	Form      *form   // changes the component, if it is one of the product of the page
+	Address   string  // of the form
 }
 
 // partTree contains the components of a product on all levels. After each component come its own components.
@@ -388,7 +402,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	}
 	for _, one := range p.Tree.Entries {
 		if one.Level == 1 && v.CanWrite() {
-			one.Remove = "/products/" + id + "/components/" + one.ID + "/remove"
+			one.Form, one.Address = p.Of("component", one.ID), "/products/"+id+"/components/"+one.ID
 		}
 	}
 	p.Parts = p.Product.withoutPlates(p.Tree.Parts())
@@ -403,6 +417,50 @@ func (v *visit) productPage(status int, name string, f *form) error {
 }
 
 var oneProduct = resource{"/api/v1/products", "/products", (*visit).productPage}
+
+// Of returns the form with the name for the material, component or plate with the id.
+func (p *productPage) Of(name, id string) *form {
+	if p.IsRefused(name, id) {
+		return p.sent
+	}
+	f := newForm(p.read)
+	f.Tag = p.Tag
+	for _, m := range p.Product.Materials {
+		if m.ID == id {
+			f.show("material_type", m.Material)
+			f.show("material_name", m.Exact)
+			f.show("color", m.Color)
+			f.show("weight_grams", p.read.text(m.Weight))
+			f.show("notes", m.Notes)
+		}
+	}
+	for _, c := range p.Product.Components {
+		if c.ID == id {
+			f.show("quantity", p.read.text(c.Quantity))
+		}
+	}
+	p.Product.showPlate(f, id)
+	return f
+}
+
+// partForm returns the form with the name for the material, component or plate {part}, with the present values.
+func partForm(name string) func(*visit) (*form, error) {
+	return func(v *visit) (*form, error) {
+		p := &productPage{forms: v.forms("", nil)}
+		err := v.fetch(read{path: "/api/v1/products/{id}", into: &p.Product, tag: &p.Tag})
+		f := p.Of(name, v.r.PathValue("part"))
+		if err == nil && len(f.Was) == 0 { // somebody else has removed it
+			err = server.ErrNotFound
+		}
+		return f, err
+	}
+}
+
+// materialFields are the fields of a material that a visitor can change.
+var materialFields = []field{{"material_type", text}, {"material_name", text}, {"color", text},
+	{"weight_grams", number}, {"notes", text}}
+
+func materialEdit(f *form) map[string]any { return f.changed(materialFields...) }
 
 // partFields are the fields of materials and components of a product that a request can contain.
 var partFields = map[string][]string{

@@ -164,6 +164,7 @@ async function walk(browser, tag, options, keys) {
   await fill("name", `Hook ${tag}`);
   await fill("pieces_per_plate", "4");
   await click("button:has-text('Add')");
+  await open("Add a material");
   await fill("color", `Teal ${tag}`);
   await fill("weight_grams", "25");
   await click("form.line:has([name=weight_grams]) button:not([name])");

@@ -173,7 +173,10 @@ const giveBack = ({ action, values }) => {
       e.dispatchEvent(new Event("input", { bubbles: true }));
     }
   }
-  for (let e = form; e; e = e.parentElement) if (e.matches("details")) e.open = true;
+  for (let e = form; e; e = e.parentElement) {
+    if (e.matches("details")) e.open = true;
+    else if (e.matches(".form")) e.previousElementSibling.querySelector("details").open = true;
+  }
   const box = document.createElement("p");
   box.setAttribute("role", "status");
   box.className = "theirs";
@@ -212,10 +215,13 @@ for (const pick of document.querySelectorAll("input[type=color]")) {
   });
 }
 
-// An action that opens puts the cursor into its first field, so that a scale or a scanner can type.
-for (const details of document.querySelectorAll(".actions details")) {
+// A form that opens has the cursor in its first field, so that a scale or a scanner can type. The form of a row is in
+// the next row.
+for (const details of document.querySelectorAll("details:has(> .button)")) {
+  const { open } = details, place = details.querySelector("form") ? details : details.closest("tr")?.nextElementSibling;
   details.addEventListener("toggle", () => {
-    if (details.open && !details.querySelector(".problem")) details.querySelector("input:not([type=hidden])")?.focus();
+    if (!details.open || !place || place.querySelector(".problem") || open && details.matches(".add")) return;
+    place.querySelector("input:not([type=hidden])")?.focus();
   });
 }
 
