@@ -13,7 +13,7 @@ func TestDay(t *testing.T) {
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	b := signIn(t, c)
 	for path, text := range map[string]string{"/products": "There are no products yet.",
-		"/orders": "There are no open orders.", "/runs": "Nothing prints.", "/": "No open orders."} {
+		"/orders": "There are no open orders.", "/runs": "A run is one print on a printer", "/": "No open orders."} {
 		b.get(t, path).want(t, 200).shows(t, text)
 	}
 	spool := c.NewSpool(t, 500, j{"purchase_price": 20, "location": "Shelf A"})

@@ -166,7 +166,8 @@ func (o order) late(v *visit) string {
 }
 
 var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", Add: "Add an order",
-	Empty: "There are no open orders.", Other: word{"/packing", "Pick and pack"},
+	Empty: "There are no open orders. An order says what a customer gets, and when; its plan prints what is missing.",
+	First: "Add an order", More: word{"/orders?status=received,in_production,done,cancelled", "All|orders"}, Other: word{"/packing", "Pick and pack"},
 	Also: word{"/files?what=orders", "Import"},
 	filters: []filter{searchFilter, {"status", "status", "Status", []word{{"", "Open|orders"},
 		{"received,in_production,done,cancelled", "All|orders"}, {"received", "Received"},
