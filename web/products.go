@@ -374,7 +374,14 @@ type productPage struct {
 	Options  struct{ Materials, Widths []option }
 }
 
-func showProduct(v *visit) error { return v.productPage(200, "", nil) }
+// showProduct shows a product. The address may ask for the form of variants, which offers many filaments.
+func showProduct(v *visit) error {
+	open := v.r.URL.Query().Get("open")
+	if open != "variants" {
+		open = ""
+	}
+	return v.productPage(200, open, nil)
+}
 
 // productPage shows a product. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) productPage(status int, name string, f *form) error {
@@ -388,16 +395,17 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		f.Problem = v.t("Somebody else has changed the material to %s in the meantime. It was not replaced by %s.",
 			f.Theirs.Get("filament"), f.Values.Get("filament"))
 	}
-	if err := v.fetch(
-		read{path: "/api/v1/products/{id}", into: &p.Product, tag: &p.Tag},
+	reads := []read{{path: "/api/v1/products/{id}", into: &p.Product, tag: &p.Tag},
 		get("/api/v1/products/{id}/cost-breakdown", &p.Costs),
 		get("/api/v1/products/{id}/component-tree?limit=200", &p.Tree),
 		get("/api/v1/products/{id}/availability?quantity="+p.Quantity, &p.Stock),
 		get("/api/v1/products/{id}/piece-entries?limit=5", &p.Pieces),
 		get("/api/v1/products?component_product_id={id}&limit=20", &p.UsedIn),
-		get("/api/v1/products?variant_of={id}&limit=100&sort_order=asc", &p.Variants),
-		get("/api/v1/filaments?limit=100&sort_by=remaining_grams&sort_order=desc", &stock),
-	); err != nil {
+		get("/api/v1/products?variant_of={id}&limit=100&sort_order=asc", &p.Variants)}
+	if name == "variants" {
+		reads = append(reads, get("/api/v1/filaments?limit=100&sort_by=remaining_grams&sort_order=desc", &stock))
+	}
+	if err := v.fetch(reads...); err != nil {
 		return err
 	}
 	for _, one := range p.Tree.Entries {
