@@ -84,5 +84,9 @@ func board(v *visit) error {
 	shown := len(done.Items)
 	done.Items = slices.DeleteFunc(done.Items, func(r run) bool { return r.Status == "completed" && !r.Deducted })
 	done.Total -= shown - len(done.Items)
-	return v.show(200, "runs", v.t("Runs"), []runColumn{waiting, planned, printing, done})
+	columns := []runColumn{waiting, planned, printing, done}
+	if waiting.Total+planned.Total+printing.Total+done.Total == 0 {
+		columns = nil
+	}
+	return v.show(200, "runs", v.t("Runs"), columns)
 }

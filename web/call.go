@@ -107,6 +107,11 @@ func (f forms) Refused(names ...string) string {
 	return f.sent.Problem
 }
 
+// IsRefused reports whether the API has refused the form with the name for the part of the page's thing with the id.
+func (f forms) IsRefused(name, part string) bool {
+	return f.Open == name && f.read.visit.r.PathValue("part") == part
+}
+
 // Sent returns the refused form, or nil.
 func (f forms) Sent() *form { return f.sent }
 

@@ -44,7 +44,7 @@ func (c *customFields) inputs(f *form) (inputs []input) {
 	v := f.read.visit
 	for i, field := range c.fields() {
 		item := c.Items[i]
-		in := input{Form: f, Name: field.name, Label: item.Name, Unit: item.Unit}
+		in := input{Form: f, Name: field.name, Label: item.Name, Unit: item.Unit, May: true}
 		switch field.kind {
 		case number:
 			in.Type = "number"

@@ -13,7 +13,7 @@ func TestDay(t *testing.T) {
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	b := signIn(t, c)
 	for path, text := range map[string]string{"/products": "There are no products yet.",
-		"/orders": "There are no open orders.", "/runs": "Nothing prints.", "/": "No open orders."} {
+		"/orders": "There are no open orders.", "/runs": "A run is one print on a printer", "/": "No open orders."} {
 		b.get(t, path).want(t, 200).shows(t, text)
 	}
 	spool := c.NewSpool(t, 500, j{"purchase_price": 20, "location": "Shelf A"})
@@ -45,7 +45,7 @@ func TestDay(t *testing.T) {
 	box := c.NewProduct(t, "Box", 10)
 	c.Post(t, "/api/v1/products/"+box+"/components", j{"component_product_id": strings.TrimPrefix(set, "/products/"),
 		"quantity": 3}).Want(201)
-	tree := b.get(t, "/products/"+box).shows(t, "3 × Set 3.60 Remove Set 2 × Hook 6 in all 3.60")
+	tree := b.get(t, "/products/"+box).shows(t, "3 × Set 3.60 Change Set Pieces Save Set Remove Set 2 × Hook 6 in all 3.60")
 	if strings.Count(tree.text, "/remove\"") != 2 { // of the set, and of the material
 		t.Error("the page removes a component of another product")
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"spoolwright/server"
@@ -52,6 +53,11 @@ type editorPage struct {
 	Other               option   // the link to another page for the same purpose, or empty
 	Users               []option // the addresses and names of resources that need this one, so that it cannot be removed
 	MoreUsers           int      // the number of further resources that need this one
+}
+
+// HasMore reports whether the form has inputs that may stay empty, in a part of their own.
+func (p *editorPage) HasMore() bool {
+	return slices.ContainsFunc(p.Inputs, func(in input) bool { return in.May })
 }
 
 // inputs returns the inputs of a form. If follows is set, the resource belongs to a filament or is a variant; it then

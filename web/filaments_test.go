@@ -109,3 +109,30 @@ func TestFilamentsFromSpools(t *testing.T) {
 	viewer.get(t, path).want(t, 403)
 	viewer.do(t, "POST", path, nil).want(t, 403)
 }
+
+// A filament has several colors. A new spool shows what it gets from its filament, where the form is empty.
+func TestFilamentForms(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	b.get(t, "/filaments/new").submit(t, "/filaments/new", "color", "Dawn", "color_hexes", "#FA6831, red").want(t, 422).
+		shows(t, "Several colors :")
+	at := b.get(t, "/filaments/new").submit(t, "/filaments/new", "color", "Dawn", "color_hexes", "#FA6831, #1122AA",
+		"net_weight_grams", "750", "price", "31.5").want(t, 303).header.Get("Location")
+	c.Get(t, "/api/v1"+at).Shows(map[string]string{"color_hexes": "[#FA6831 #1122AA]"})
+	b.get(t, at+"/edit").submit(t, at+"/edit", "color_hexes", "").to(t, at)
+	c.Get(t, "/api/v1"+at).Shows(map[string]string{"color_hexes": "[]"})
+
+	id := strings.TrimPrefix(at, "/filaments/")
+	p := b.get(t, "/spools/new?filament_id="+id).want(t, 200)
+	for name, want := range map[string]string{"net_weight_grams": "750", "remaining_weight_grams": "750",
+		"purchase_price": "31.5"} {
+		in := `name="` + name + `" value="" inputmode="decimal" autocomplete="off" placeholder="` + want + `"`
+		if !strings.Contains(p.text, in) {
+			t.Errorf("the page has no %s", in)
+		}
+	}
+	b.get(t, "/spools/new?filament_id=x").want(t, 200)
+	spool := p.submit(t, "/spools/new").want(t, 303).header.Get("Location")
+	c.Get(t, "/api/v1"+spool).Shows(map[string]string{"net_weight_grams": "750", "purchase_price": "31.5"})
+}

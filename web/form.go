@@ -493,6 +493,8 @@ type input struct {
 	Name, Label         string
 	Type, Unit, Hint    string
 	Required, Autofocus bool
+	May                 bool // whether the form shows the input among those that may stay empty
+	Placeholder         string
 	Pick                bool // whether a color picker stands beside the input
 	Options             []option
 	Kind, None, Named   string // of a picker: see pickers; the words for no choice; the name of the value, if it is known
@@ -523,7 +525,7 @@ func labeled(names []string) (words []word) {
 	return words
 }
 
-// newInput returns an input of a form. The strings in more are the words required, autofocus and pick, and settings
+// newInput returns an input of a form. The strings in more are the words required, may, autofocus and pick, and settings
 // such as unit=g. The setting value is the value in a form that was not sent. The label, the hint, the unit and the
 // words for no choice are translated; the setting label is a label that is data.
 func newInput(f *form, name string, label language.Text, more ...string) input {
@@ -544,6 +546,8 @@ func newInput(f *form, name string, label language.Text, more ...string) input {
 			in.Required = true
 		case key == "autofocus":
 			in.Autofocus = true
+		case key == "may":
+			in.May = true
 		case key == "pick":
 			in.Pick = true
 		case key == "value" && !sent:

@@ -238,6 +238,7 @@ type listOf[T any] struct {
 	Add, First language.Text // the texts of the link to the form of a new entry; First is for an empty list
 	Other      word          // the link to a related page, or empty
 	Also       word          // the link to another way to add entries, or empty
+	More       word          // of an empty list, the link to entries that the list omits without a filter, or empty
 }
 
 // listPage is the data of the page of a list.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 func showNewSpools(v *visit) error { return v.newSpools(200, v.prefilled()) }
@@ -21,10 +22,13 @@ func (v *visit) newSpools(status int, f *form) error {
 	if level := f.Values.Get("received"); level != "" {
 		p.Hidden.Set("received", level)
 	}
-	if err := v.fetch(append(spools.suggestions(&p.Vendors),
-		get("/api/v1/filaments?limit=1", &list),
-		customRead("spool", &custom),
-	)...); err != nil {
+	reads := append(spools.suggestions(&p.Vendors), get("/api/v1/filaments?limit=1", &list),
+		customRead("spool", &custom))
+	var of filament
+	if id, ok := value.ParseID(f.Values.Get("filament_id")); ok && status == 200 {
+		reads = append(reads, get("/api/v1/filaments/"+id, &of))
+	}
+	if err := v.fetch(reads...); err != nil {
 		return err
 	}
 	if err := v.fetchCatalog(p, "spools"); err != nil {
@@ -43,7 +47,16 @@ func (v *visit) newSpools(status int, f *form) error {
 	}
 	p.Inputs = append(p.Inputs, newInput(f, "quantity", "How many", "type=number", "required", "value=1"))
 	p.Inputs = append(p.Inputs, spools.inputs(v, f, follows, &custom)...)
+	for i := range p.Inputs {
+		p.Inputs[i].Placeholder = f.read.text(of.inherited()[p.Inputs[i].Name])
+	}
 	return v.show(status, "editor", v.t("Add spools"), p)
+}
+
+// inherited returns the values that a new spool gets from the filament, by the names of the fields.
+func (f filament) inherited() map[string]num {
+	return map[string]num{"net_weight_grams": f.NetWeight, "remaining_weight_grams": f.NetWeight,
+		"spool_weight_grams": f.SpoolWeight, "purchase_price": f.Price}
 }
 
 // added returns the notice of new spools. If the numbers of the spools follow each other, the notice has a form that

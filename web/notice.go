@@ -76,6 +76,18 @@ func withUndo(text, name language.Text, path string, values url.Values) makeNoti
 	return func(v *visit, _ *form, _ json.RawMessage) *notice { return v.undoable(v.t(text), name, path, values) }
 }
 
+// withBack returns a function that makes a notice with the text, and with a form that sets the fields to the values
+// that they had before.
+func withBack(text language.Text, fields ...field) makeNotice {
+	return func(v *visit, f *form, _ json.RawMessage) *notice {
+		back := url.Values{}
+		for _, in := range fields {
+			back[in.name], back["was."+in.name] = f.Was[in.name], f.Values[in.name]
+		}
+		return &notice{Text: v.t(text), Undo: &undo{v.t("Undo"), v.r.URL.Path + v.query(), back}}
+	}
+}
+
 // undoable returns a notice with a text in the language of the visitor and a form, as withUndo does.
 func (v *visit) undoable(text string, name language.Text, path string, values url.Values) *notice {
 	at := v.r.URL.Path

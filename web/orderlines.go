@@ -25,7 +25,7 @@ func (o order) unassigned(v *visit) string {
 
 // Line returns the form that assigns the line. Its choice begins with the products.
 func (p *orderPage) Line(l orderLine) *form {
-	if p.Open == "line" && l.ID == p.part {
+	if p.IsRefused("line", l.ID) {
 		return p.sent
 	}
 	f := newForm(p.read)

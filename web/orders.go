@@ -176,8 +176,10 @@ func (o order) late(v *visit) string {
 }
 
 var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", Add: "Add an order",
-	Empty: "There are no open orders.", Other: word{"/packing", "Pick and pack"},
-	Also: word{"/files?what=orders", "Import"},
+	Empty: "There are no open orders. An order says what a customer gets, and when; its plan prints what is missing.",
+	First: "Add an order", More: word{"/orders?status=received,in_production,done,cancelled", "All|orders"},
+	Other: word{"/packing", "Pick and pack"},
+	Also:  word{"/files?what=orders", "Import"},
 	filters: []filter{searchFilter, {"status", "status", "Status", []word{{"", "Open|orders"},
 		{"received,in_production,done,cancelled", "All|orders"}, {"received", "Received"},
 		{"in_production", "In production"}, {"done", "Done|an order"}, {"cancelled", "Cancelled|an order"}}},
@@ -219,18 +221,18 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: orderNoun,
 	},
 	fields: []editorField{
 		{field{"customer", text}, "Customer", "", nil},
-		{field{"source", text}, "Shop", "", nil},
-		{field{"reference", text}, "Number in the shop", "", nil},
+		{field{"source", text}, "Shop", "may", nil},
+		{field{"reference", text}, "Number in the shop", "may", nil},
 		{field{"due_date", text}, "Due on", "type=date", nil},
-		{field{"currency", text}, "Currency of the prices", "hint=Such as USD. Empty for that of the farm.", nil},
-		{field{"exchange_rate", number}, "Exchange rate", "type=number;unit=$currency", nil},
-		{field{"exchange_date", text}, "Exchange rate of|a day", "type=date;hint=Today if it is empty.", nil},
-		{field{"sales_tax_percent", number}, "Sales tax", "type=number;unit=%", nil},
-		{field{"prices_include_tax", optionalFlag}, "Prices", "", []word{{"", "As in the settings"},
+		{field{"currency", text}, "Currency of the prices", "may;hint=Such as USD. Empty for that of the farm.", nil},
+		{field{"exchange_rate", number}, "Exchange rate", "may;type=number;unit=$currency", nil},
+		{field{"exchange_date", text}, "Exchange rate of|a day", "may;type=date;hint=Today if it is empty.", nil},
+		{field{"sales_tax_percent", number}, "Sales tax", "may;type=number;unit=%", nil},
+		{field{"prices_include_tax", optionalFlag}, "Prices", "may", []word{{"", "As in the settings"},
 			{"true", "Include tax"}, {"false", "Are without tax"}}},
-		{field{"carrier", text}, "Carrier", "", nil},
-		{field{"tracking_number", text}, "Tracking number", "", nil},
-		{field{"notes", text}, "Notes", "rows=3", nil},
+		{field{"carrier", text}, "Carrier", "may", nil},
+		{field{"tracking_number", text}, "Tracking number", "may", nil},
+		{field{"notes", text}, "Notes", "may;rows=3", nil},
 	},
 	lists: []nestedList{{name: "items", title: "Products", count: 3, any: "/api/v1/products",
 		hint: "Empty pieces are one piece. An empty price is that of the product.", fields: []editorField{
@@ -244,7 +246,6 @@ type orderPage struct {
 	Order order
 	Stock availability
 	Alike map[string]*choice // by the id of a line, the product of the same name
-	part  string             // the id of the item whose form was sent, or ""
 	tag   string             // the ETag of the order
 }
 
@@ -259,7 +260,7 @@ func (p *orderPage) Form(name string) *form {
 
 // Of returns the form that changes the item.
 func (p *orderPage) Of(i orderItem) *form {
-	if p.IsRefused(i) {
+	if p.IsRefused("item", i.ID) {
 		return p.sent
 	}
 	f := newForm(p.read)
@@ -268,9 +269,6 @@ func (p *orderPage) Of(i orderItem) *form {
 	f.show("unit_price", p.read.text(i.Price))
 	return f
 }
-
-// IsRefused reports whether the API has refused the form that changes the item.
-func (p *orderPage) IsRefused(i orderItem) bool { return p.Open == "item" && i.ID == p.part }
 
 // Delivered returns the input for the number of pieces that the customer got of the item with the index.
 func (p *orderPage) Delivered(f *form, index int) input {
@@ -333,13 +331,13 @@ func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 // orderForm returns the form with the name of the order of the page, with the present values.
 func orderForm(name string) func(*visit) (*form, error) {
 	return func(v *visit) (*form, error) {
-		p := &orderPage{forms: v.forms("", nil), part: v.r.PathValue("part")}
+		p := &orderPage{forms: v.forms("", nil)}
 		err := v.fetch(read{path: "/api/v1/orders/{id}", into: &p.Order, tag: &p.tag})
 		f := p.Form(name)
 		for i, item := range p.Order.Items {
 			if name == "complete" {
 				p.Delivered(f, i)
-			} else if item.ID == p.part {
+			} else if item.ID == v.r.PathValue("part") {
 				f = p.Of(item)
 			}
 		}
@@ -348,7 +346,7 @@ func orderForm(name string) func(*visit) (*form, error) {
 }
 
 func (v *visit) orderPage(status int, name string, f *form) error {
-	p := &orderPage{forms: v.forms(name, f), part: v.r.PathValue("part")}
+	p := &orderPage{forms: v.forms(name, f)}
 	if err := v.fetch(
 		read{path: "/api/v1/orders/{id}", into: &p.Order, tag: &p.tag},
 		get("/api/v1/orders/{id}/availability", &p.Stock),
@@ -509,15 +507,6 @@ var itemFields = []field{{"quantity", number}, {"unit_price", number}}
 func itemEdit(f *form) map[string]any {
 	f.needs("quantity")
 	return f.changed(itemFields...)
-}
-
-// itemChanged returns the notice of a changed item, with a form that has the previous values.
-func itemChanged(v *visit, f *form, _ json.RawMessage) *notice {
-	back := url.Values{}
-	for _, in := range itemFields {
-		back[in.name], back["was."+in.name] = f.Was[in.name], f.Values[in.name]
-	}
-	return &notice{Text: v.t("The item is changed."), Undo: &undo{v.t("Undo"), v.r.URL.Path + v.query(), back}}
 }
 
 // itemAdded returns the notice of a new item, with a form that removes the item.

@@ -61,7 +61,7 @@ func TestMendItems(t *testing.T) {
 	has(map[string]string{"items.0.quantity": "2", "items.0.unit_price": "1.5"})
 	for _, wrong := range []string{"", "0", "x", "-1"} {
 		p = b.get(t, at).submit(t, at+"/items/"+item, "quantity", wrong).want(t, 422)
-		if !strings.Contains(p.text, "<details open>") || !strings.Contains(p.text, `class="error"`) {
+		if !strings.Contains(p.text, `<details name="edit" open>`) || !strings.Contains(p.text, `class="error"`) {
 			t.Errorf("quantity %q: the form is closed, or has no error: %s", wrong, p.words())
 		}
 	}

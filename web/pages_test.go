@@ -3,6 +3,7 @@ package web_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -329,4 +330,29 @@ func TestAssets(t *testing.T) {
 	}
 	b.header.Del("Accept-Encoding")
 	testkit.Equal(t, b.do(t, http.MethodHead, found[0], nil).status, 200, "HEAD")
+}
+
+// An empty list says what it is for, with a picture and one primary button, and has no filters. A list with entries, or
+// with a filter that none matches, has filters.
+func TestEmptyLists(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "operator")
+	b, viewer := signIn(t, c), signIn(t, tenant.User(t, "viewer"))
+	counts := func(p *page) string {
+		p.want(t, 200)
+		return fmt.Sprint(strings.Count(p.text, `class="art"`), strings.Count(p.text, `class="filter"`),
+			strings.Count(p.text, "primary"))
+	}
+	for path, filter := range map[string]string{"/spools": "?search=x", "/filaments": "?search=x", "/vendors": "?search=x",
+		"/products": "?search=x", "/printers": "?search=x", "/orders": "?search=x", "/runs/all": "?search=x",
+		"/stock": "?low=true"} {
+		testkit.Equal(t, counts(b.get(t, path)), "1 0 1", "pictures, filters and primary buttons of %s", path)
+		testkit.Equal(t, counts(viewer.get(t, path)), "1 0 0", "those of %s for a viewer", path)
+		testkit.Equal(t, counts(b.get(t, path+filter)), "0 1 1", "those of %s with a filter", path)
+	}
+	testkit.Equal(t, counts(b.get(t, "/runs")), "1 0 1", "those of the board")
+	testkit.Equal(t, counts(b.get(t, "/queue")), "1 0 1", "those of the queue")
+	c.NewProduct(t, "Hook", 10)
+	testkit.Equal(t, counts(b.get(t, "/products")), "0 1 1", "those of a product")
 }

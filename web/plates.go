@@ -3,8 +3,11 @@ package web
 import (
 	"encoding/json"
 	"html/template"
+	"maps"
 	"net/http"
 	"strconv"
+
+	"spoolwright/server"
 )
 
 // plate is a plate of a product, as the API returns it.
@@ -116,20 +119,53 @@ func platesBefore(product map[string]json.RawMessage) (plates []any, err error) 
 		"pieces_per_plate": product["pieces_per_plate"], "materials": materials}}, nil
 }
 
-// removePlate removes the plate {part} from a product.
-func removePlate(v *visit) error {
-	var product struct {
-		Components []struct {
-			ID   string
-			Part string `json:"component_product_id"`
+// plateFields are the fields of a plate that a visitor can change.
+var plateFields = []field{{"name", text}, {"estimated_print_time_minutes", number}, {"pieces_per_plate", number},
+	{"quantity", number}}
+
+// showPlate sets the values of the form for the plate with the id.
+func (p *product) showPlate(f *form, id string) {
+	for _, one := range p.Plates {
+		if one.ID == id {
+			f.show("name", one.Name)
+			f.show("estimated_print_time_minutes", f.read.text(one.Minutes))
+			f.show("pieces_per_plate", f.read.text(one.PerPlate))
+			f.show("quantity", strconv.FormatInt(one.Quantity, 10))
 		}
 	}
+}
+
+// plateEdit makes the body of the operation that changes the plate {part}. It has all plates, because the operation
+// removes the others. The ETag of the form, which is older than these, rejects a change of the plates since then.
+func plateEdit(f *form) map[string]any {
+	v, changed := f.read.visit, f.changed(plateFields...)
+	if len(changed) == 0 {
+		return changed
+	}
+	var p product
+	if err := v.fetch(get("/api/v1/products/{id}", &p)); err != nil {
+		f.Problem = v.message(server.AsError(err).Detail)
+	}
+	var plates []any
+	for _, one := range p.Plates {
+		plate := map[string]any{"id": one.ID}
+		if one.ID == v.r.PathValue("part") {
+			maps.Copy(plate, changed)
+		}
+		plates = append(plates, plate)
+	}
+	return map[string]any{"plates": plates}
+}
+
+// removePlate removes the plate {part} from a product.
+func removePlate(v *visit) error {
+	var product product
 	if err := v.fetch(get("/api/v1/products/{id}", &product)); err != nil {
 		return err
 	}
 	component := v.r.PathValue("part")
 	for _, one := range product.Components {
-		if one.Part == v.r.PathValue("part") {
+		if one.ProductID == v.r.PathValue("part") {
 			component = one.ID
 		}
 	}

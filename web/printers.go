@@ -173,16 +173,16 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: printer
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
 		{field{"model", text}, "Model", "", nil},
-		{field{"location", text}, "Location", "", nil},
+		{field{"location", text}, "Location", "may", nil},
 		{field{"status", text}, "Status", "", printerStates},
 		{field{"slots", number}, "Slots for spools", "type=number;hint=1 if empty", nil},
 		{field{"materials", set}, "Materials", "hint=Such as PLA, PETG. Empty: all", nil},
 		{field{"diameter_mm", number}, "Filament", "", widths},
 		{field{"nozzle_mm", number}, "Nozzle", "type=number;unit=mm", nil},
-		{field{"maintenance_interval_hours", number}, "Maintenance after", "type=number;unit=hours", nil},
-		{field{"hour_cost", number}, "Cost of an hour", "type=number;unit=$currency", nil},
-		{field{"power_watts", number}, "Power", "type=number;unit=W", nil},
-		{field{"notes", text}, "Notes", "rows=3", nil},
+		{field{"maintenance_interval_hours", number}, "Maintenance after", "may;type=number;unit=hours", nil},
+		{field{"hour_cost", number}, "Cost of an hour", "may;type=number;unit=$currency", nil},
+		{field{"power_watts", number}, "Power", "may;type=number;unit=W", nil},
+		{field{"notes", text}, "Notes", "may;rows=3", nil},
 	}}
 
 // printerState is what a watched printer does. Question means that a person must say which run its job is.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"spoolwright/inventory"
+	"spoolwright/server"
 	"spoolwright/value/language"
 )
 
@@ -31,6 +33,7 @@ type product struct {
 	File          string `json:"file_name"`
 	Printer       string `json:"printer_model"`
 	Materials     []productMaterial
+	Components    []component
 	Plates        []plate
 	PlateOf       string         `json:"plate_of"`
 	Plate         num            `json:"plate"`
@@ -85,6 +88,9 @@ type productMaterial struct {
 	Basis    string `json:"cost_basis"`
 }
 
+// Swatch returns the picture of the color that the material's name means.
+func (m productMaterial) Swatch() template.HTML { return newSwatch(m.Color, false) }
+
 // BasisNote returns the source of the price in the cost, or "" if the price is that of the filament itself.
 func (m productMaterial) BasisNote(v translator) string {
 	switch m.Basis {
@@ -110,6 +116,13 @@ func (p product) CostNote(v translator) string {
 	return commas(v, notes)
 }
 
+// component is a component of a product.
+type component struct {
+	ID        string
+	ProductID string `json:"component_product_id"`
+	Quantity  num
+}
+
 // part is a component in the tree of a product.
 type part struct {
 	ID        string
@@ -121,7 +134,8 @@ type part struct {
 	Cost      num
 	Complete  bool    `json:"costs_complete"`
 	Parts     []*part // the components of the component
-	Remove    string  // the address of the form that removes the component from the product of the page, or ""
+	Form      *form   // changes the component, if it is one of the product of the page
+	Address   string  // of the form
 }
 
 // partTree contains the components of a product on all levels. After each component come its own components.
@@ -230,16 +244,16 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: product
 	name:  func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
-		{field{"sku", text}, "SKU", "", nil},
-		{field{"category", text}, "Category", "own", nil},
+		{field{"sku", text}, "SKU", "may", nil},
+		{field{"category", text}, "Category", "own;may", nil},
 		{field{"estimated_print_time_minutes", number}, "Print time", "own;type=number;unit=minutes", nil},
-		{field{"labour_minutes", number}, "Work on a piece", "own;type=number;unit=minutes", nil},
+		{field{"labour_minutes", number}, "Work on a piece", "own;may;type=number;unit=minutes", nil},
 		{field{"pieces_per_plate", number}, "Pieces on a plate", "own;type=number", nil},
 		{field{"selling_price", number}, "Selling price", "type=number;unit=$currency", nil},
-		{field{"minimum_pieces", number}, "Keep in stock", "own;type=number;unit=pieces;hint=Empty: no minimum", nil},
-		{field{"location", text}, "Where its pieces are", "own", nil},
-		{field{"description", text}, "Description", "own;rows=3", nil},
-		{field{"notes", text}, "Notes", "own;rows=3", nil},
+		{field{"minimum_pieces", number}, "Keep in stock", "own;may;type=number;unit=pieces;hint=Empty: no minimum", nil},
+		{field{"location", text}, "Where its pieces are", "own;may", nil},
+		{field{"description", text}, "Description", "own;may;rows=3", nil},
+		{field{"notes", text}, "Notes", "own;may;rows=3", nil},
 	},
 	lists: []nestedList{{name: "materials", title: "Filament of a piece", count: 2, any: "/api/v1/filaments",
 		hint: "The page of the product has more choices.", fields: []editorField{
@@ -360,7 +374,14 @@ type productPage struct {
 	Options  struct{ Materials, Widths []option }
 }
 
-func showProduct(v *visit) error { return v.productPage(200, "", nil) }
+// showProduct shows a product. The address may ask for the form of variants, which offers many filaments.
+func showProduct(v *visit) error {
+	open := v.r.URL.Query().Get("open")
+	if open != "variants" {
+		open = ""
+	}
+	return v.productPage(200, open, nil)
+}
 
 // productPage shows a product. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) productPage(status int, name string, f *form) error {
@@ -374,21 +395,22 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		f.Problem = v.t("Somebody else has changed the material to %s in the meantime. It was not replaced by %s.",
 			f.Theirs.Get("filament"), f.Values.Get("filament"))
 	}
-	if err := v.fetch(
-		read{path: "/api/v1/products/{id}", into: &p.Product, tag: &p.Tag},
+	reads := []read{{path: "/api/v1/products/{id}", into: &p.Product, tag: &p.Tag},
 		get("/api/v1/products/{id}/cost-breakdown", &p.Costs),
 		get("/api/v1/products/{id}/component-tree?limit=200", &p.Tree),
 		get("/api/v1/products/{id}/availability?quantity="+p.Quantity, &p.Stock),
 		get("/api/v1/products/{id}/piece-entries?limit=5", &p.Pieces),
 		get("/api/v1/products?component_product_id={id}&limit=20", &p.UsedIn),
-		get("/api/v1/products?variant_of={id}&limit=100&sort_order=asc", &p.Variants),
-		get("/api/v1/filaments?limit=100&sort_by=remaining_grams&sort_order=desc", &stock),
-	); err != nil {
+		get("/api/v1/products?variant_of={id}&limit=100&sort_order=asc", &p.Variants)}
+	if name == "variants" {
+		reads = append(reads, get("/api/v1/filaments?limit=100&sort_by=remaining_grams&sort_order=desc", &stock))
+	}
+	if err := v.fetch(reads...); err != nil {
 		return err
 	}
 	for _, one := range p.Tree.Entries {
 		if one.Level == 1 && v.CanWrite() {
-			one.Remove = "/products/" + id + "/components/" + one.ID + "/remove"
+			one.Form, one.Address = p.Of("component", one.ID), "/products/"+id+"/components/"+one.ID
 		}
 	}
 	p.Parts = p.Product.withoutPlates(p.Tree.Parts())
@@ -403,6 +425,50 @@ func (v *visit) productPage(status int, name string, f *form) error {
 }
 
 var oneProduct = resource{"/api/v1/products", "/products", (*visit).productPage}
+
+// Of returns the form with the name for the material, component or plate with the id.
+func (p *productPage) Of(name, id string) *form {
+	if p.IsRefused(name, id) {
+		return p.sent
+	}
+	f := newForm(p.read)
+	f.Tag = p.Tag
+	for _, m := range p.Product.Materials {
+		if m.ID == id {
+			f.show("material_type", m.Material)
+			f.show("material_name", m.Exact)
+			f.show("color", m.Color)
+			f.show("weight_grams", p.read.text(m.Weight))
+			f.show("notes", m.Notes)
+		}
+	}
+	for _, c := range p.Product.Components {
+		if c.ID == id {
+			f.show("quantity", p.read.text(c.Quantity))
+		}
+	}
+	p.Product.showPlate(f, id)
+	return f
+}
+
+// partForm returns the form with the name for the material, component or plate {part}, with the present values.
+func partForm(name string) func(*visit) (*form, error) {
+	return func(v *visit) (*form, error) {
+		p := &productPage{forms: v.forms("", nil)}
+		err := v.fetch(read{path: "/api/v1/products/{id}", into: &p.Product, tag: &p.Tag})
+		f := p.Of(name, v.r.PathValue("part"))
+		if err == nil && len(f.Was) == 0 { // somebody else has removed it
+			err = server.ErrNotFound
+		}
+		return f, err
+	}
+}
+
+// materialFields are the fields of a material that a visitor can change.
+var materialFields = []field{{"material_type", text}, {"material_name", text}, {"color", text},
+	{"weight_grams", number}, {"notes", text}}
+
+func materialEdit(f *form) map[string]any { return f.changed(materialFields...) }
 
 // partFields are the fields of materials and components of a product that a request can contain.
 var partFields = map[string][]string{

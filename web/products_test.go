@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 
 	"spoolwright/tests/testkit"
@@ -39,6 +40,65 @@ func TestUndoMaterial(t *testing.T) {
 	b.do(t, "POST", at+"/materials/"+filament+"/remove", url.Values{}).want(t, 404)
 	b.do(t, "POST", at+"/materials/back", url.Values{"part": {"x"}}).want(t, 422).shows(t, "cannot be restored")
 	b.do(t, "POST", at+"/materials/back", url.Values{"part": {"{}"}}).want(t, 422)
+}
+
+// Materials, components and plates are changed in place, with an undo. A refused form is open, with what was typed.
+func TestChangeParts(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	hook := c.NewProduct(t, "Hook", 10)
+	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Red", "diameter_mm": 1.75}).
+		Want(201).ID()
+	made := c.Post(t, "/api/v1/products", j{"name": "Lamp", "materials": []j{
+		{"material_type": "PLA", "color": "Black", "weight_grams": 12.5}, {"filament_id": filament, "weight_grams": 7}},
+		"components": []j{{"component_product_id": hook, "quantity": 2}}}).Want(201)
+	plates := c.Post(t, "/api/v1/products", j{"name": "Box", "plates": []j{{"name": "Base", "pieces_per_plate": 2},
+		{"name": "Lid"}}}).Want(201)
+	for _, test := range []struct {
+		product, part  string
+		change, want   []string // names and values
+		wrong, message string
+	}{
+		{made.ID(), "/materials/" + made.Text("materials.0.id"), []string{"weight_grams", "20", "color", hostile},
+			[]string{"materials.0.weight_grams", "20", "materials.0.color", hostile, "materials.1.weight_grams", "7"},
+			"weight_grams", "The material is changed."},
+		{made.ID(), "/materials/" + made.Text("materials.1.id"), []string{"weight_grams", "8"},
+			[]string{"materials.1.weight_grams", "8", "materials.1.filament_id", filament},
+			"weight_grams", "The material is changed."},
+		{made.ID(), "/components/" + made.Text("components.0.id"), []string{"quantity", "3"},
+			[]string{"components.0.quantity", "3"}, "quantity", "The pieces are changed."},
+		{plates.ID(), "/plates/" + plates.Text("plates.1.id"), []string{"name", "Cover", "quantity", "4"},
+			[]string{"plates.#", "2", "plates.0.name", "Base", "plates.0.pieces_per_plate", "2", "plates.1.name", "Cover",
+				"plates.1.quantity", "4"}, "quantity", "The plate is changed."},
+	} {
+		at, of := "/products/"+test.product, "/api/v1/products/"+test.product
+		before, want := map[string]string{}, map[string]string{}
+		for i := 0; i < len(test.want); i += 2 {
+			before[test.want[i]], want[test.want[i]] = c.Get(t, of).Text(test.want[i]), test.want[i+1]
+		}
+		p := b.get(t, at).want(t, 200)
+		if strings.Contains(p.text, `name="edit" open`) {
+			t.Errorf("%s: a form is open", test.part)
+		}
+		refused := p.submit(t, at+test.part, test.wrong, "x").want(t, 422)
+		if refused.form(t, at+test.part).Get(test.wrong) != "x" || !strings.Contains(refused.text, `name="edit" open`) {
+			t.Errorf("%s: the refused form is closed, or empty: %s", test.part, refused.words())
+		}
+		changed := p.submit(t, at+test.part, test.change...).to(t, at).says(t, test.message)
+		c.Get(t, of).Want(200).Shows(want)
+		changed.take(t).to(t, at).says(t, test.message)
+		c.Get(t, of).Want(200).Shows(before)
+		b.do(t, "POST", at+test.part[:strings.LastIndexByte(test.part, '/')+1]+hook, url.Values{
+			test.wrong: {"2"}, "was." + test.wrong: {"1"}}).want(t, 404)
+		stranger := signIn(t, api.Operator(t))
+		stranger.do(t, "POST", at+test.part, url.Values{test.wrong: {"2"}}).want(t, 404)
+		viewer := signIn(t, tenant.User(t, "viewer"))
+		viewer.get(t, at).want(t, 200).hides(t, "Change")
+		viewer.do(t, "POST", at+test.part, url.Values{test.wrong: {"2"}}).want(t, 403)
+	}
 }
 
 // A run that was planned is removed from the notice.

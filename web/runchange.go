@@ -239,16 +239,13 @@ func (p *runPage) Pieces(f *form, quantity num) input {
 
 // Of returns the form with the name for the item or material with the id.
 func (p *runPage) Of(name, id string) *form {
-	if id == p.part {
-		return p.Form(name)
+	if p.IsRefused(name, id) {
+		return p.sent
 	}
 	other := *p
 	other.sent = nil
 	return other.Form(name)
 }
-
-// IsRefused reports whether the API has refused the form with the name for the item or material with the id.
-func (p *runPage) IsRefused(name, id string) bool { return p.Open == name && id == p.part }
 
 // Lacks reports whether the page shows a step with the code.
 func (p *runPage) Lacks(code string) bool {

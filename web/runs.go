@@ -192,7 +192,7 @@ type runPage struct {
 	Fields     []input          // the inputs of Edit
 	Used, Made []runFigures     // the inputs of Correct for materials and items
 	Span       []input          // the inputs of Correct for times
-	tag, part  string           // the ETag of the run, and the id of the item or material whose form was sent, or ""
+	tag        string           // the ETag of the run
 	spools     map[string]spool // by id, spools of the run and of its history
 }
 
@@ -289,7 +289,6 @@ func (p *runPage) Form(name string) *form {
 // readRun reads the run of the page. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) readRun(name string, f *form) (*runPage, error) {
 	p := &runPage{forms: v.forms(name, f), Reasons: v.options(failureReasons)}
-	p.part = v.r.PathValue("part")
 	var listed struct{ Items []run }
 	if err := v.fetch(read{path: "/api/v1/production-runs/{id}", into: &p.Run, tag: &p.tag},
 		get("/api/v1/production-runs?id={id}", &listed),
@@ -300,6 +299,13 @@ func (v *visit) readRun(name string, f *form) (*runPage, error) {
 	for _, r := range listed.Items { // one, unless the run was removed meanwhile
 		p.Run.run.Items, p.Run.ItemCount, p.Run.Spools, p.Run.Orders = r.Items, r.ItemCount, r.Spools, r.Orders
 		p.Run.Print = r.Print
+		for i := range p.Run.Items {
+			for _, listed := range r.Items {
+				if listed.ProductID == p.Run.Items[i].ProductID {
+					p.Run.Items[i].Picture = listed.Picture
+				}
+			}
+		}
 	}
 	if err := p.nameSpools(v); err != nil {
 		return nil, err
@@ -325,7 +331,7 @@ func runForm(name string) func(*visit) (*form, error) {
 			f = p.Correct
 		}
 		for _, item := range p.Run.Items {
-			if item.ID == p.part {
+			if item.ID == v.r.PathValue("part") {
 				p.Pieces(f, item.Quantity)
 			}
 		}

@@ -45,6 +45,9 @@ func thumbOf(items []listedItem) template.HTML {
 	return ""
 }
 
+// Thumb returns the picture of the product in small.
+func (i listedItem) Thumb() template.HTML { return thumb(i.ProductID, i.Picture) }
+
 // listedSpool is a spool that a run prints from, as lists of runs have it.
 type listedSpool struct {
 	ID       string `json:"spool_id"`
@@ -112,6 +115,19 @@ func (r run) Title(v translator) string {
 
 // Thumb returns the picture of the first product that has one, or "".
 func (r run) Thumb() template.HTML { return thumbOf(r.Items) }
+
+// Picture returns the large picture of the first product that has one, or "".
+func (r run) Picture() template.HTML {
+	for _, item := range r.Items {
+		if item.Picture != "" {
+			var list rows
+			list.add(`<img class="picture" src="/products/{}/picture?version={}" alt="" width="160" height="160">`,
+				item.ProductID, item.Picture)
+			return list.html()
+		}
+	}
+	return ""
+}
 
 // Swatches returns the pictures of the colors of the run's spools.
 func (r run) Swatches() template.HTML { return swatches(r.Spools) }

@@ -201,6 +201,8 @@ func staleFarm(t *testing.T, c *testkit.Client) {
 	hook := c.NewProduct(t, "Hook", 10)
 	c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": hook}},
 		"materials": []j{{"material_type": "PETG", "color": "Pink", "weight_grams": 3}}}).Want(201)
+	c.Post(t, "/api/v1/products", j{"name": "Two plates", "plates": []j{{"name": "Wings", "pieces_per_plate": 2},
+		{"name": "Body", "quantity": 2, "estimated_print_time_minutes": 30}}}).Want(201)
 	c.Post(t, "/api/v1/products", j{"variant_of": hook, "variant_materials": []j{{"color": "Blue"}}}).Want(201)
 	c.NewSpool(t, 900, j{"material_type": "PETG", "color": "Green"})
 	c.NewSpool(t, 900, j{"material_type": "PETG", "color": "White"})

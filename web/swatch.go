@@ -52,6 +52,26 @@ func newSwatch(name string, translucent bool, codes ...string) template.HTML {
 
 var hexColor = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
 
+// drawings are the pictures of empty lists, by the path of the page: lines in a square of 48.
+var drawings = map[string]string{
+	"/spools": "M24 5a19 19 0 1 0 0 38h20M24 5a19 19 0 0 1 13 33M24 17a7 7 0 1 0 0 14 7 7 0 1 0 0-14" +
+		"M24 11a13 13 0 0 0-13 13",
+	"/filaments": "M18 7a10 10 0 1 0 0 20 10 10 0 1 0 0-20M30 7a10 10 0 1 0 0 20 10 10 0 1 0 0-20" +
+		"M24 19a10 10 0 1 0 0 20 10 10 0 1 0 0-20",
+	"/vendors":  "M9 21v21h30V21M6 21l4-13h28l4 13zM20 42V30h8v12",
+	"/products": "M24 5l17 9v20l-17 9-17-9V14zM7 14l17 9 17-9M24 23v20",
+	"/printers": "M7 6h34v36H7zM7 35h34M19 6v7h10V6M24 13v5M16 35v-8h16v8",
+	"/runs":     "M18 5h12v9l-6 7-6-7zM9 42h30M12 36h24M15 30h18",
+	"/orders":   "M11 8h26v34H11zM18 5h12v6H18zM17 20h14M17 27h14M17 34h8",
+	"/stock":    "M8 6v36M40 6v36M8 18h32M8 30h32M8 42h32M14 18v-7h8v7M26 30v-7h8v7",
+}
+
+// art returns the picture of an empty list.
+func art(path string) template.HTML {
+	return template.HTML(`<svg class="art" viewBox="0 0 48 48" aria-hidden="true"><path d="` + drawings[path] +
+		`"/></svg>`)
+}
+
 // percent returns the share of part in whole, as a percentage from 0 to 100.
 func percent(part, whole num) int {
 	if float(whole) <= 0 {

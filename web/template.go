@@ -83,6 +83,7 @@ func functions(l *language.Language) template.FuncMap {
 		"t":        func(text language.Text, args ...any) string { return l.Text(text, args...) },
 		"label":    func(name string) string { return l.Text(language.Text(label(name))) },
 		"mark":     newMark,
+		"art":      art,
 		"positive": func(n num) bool { return float(n) > 0 },
 		"inc":      func(i int) int { return i + 1 },
 		"input":    newInput,

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"net/url"
@@ -159,6 +160,15 @@ type variantEntry struct {
 	ReplacesColor string `json:"replaces_color"`
 	Color         string
 	FilamentID    string `json:"filament_id"`
+}
+
+// Swatch returns the picture of the color.
+func (e variantEntry) Swatch() template.HTML { return newSwatch(e.Color, false) }
+
+// Words says what the entry replaces, and by which color.
+func (e variantEntry) Words(v translator) string {
+	was := cmp.Or(strings.TrimSpace(e.ReplacesType+" "+e.ReplacesColor), v.t("All materials"))
+	return was + " → " + e.Color
 }
 
 // variantFields are the fields of the form for the colors of a variant.

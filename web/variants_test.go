@@ -22,17 +22,19 @@ func TestVariantsOfProduct(t *testing.T) {
 		{"material_type": "PLA", "color": "Black", "weight_grams": 12.5},
 		{"material_type": "PLA", "color": "White", "weight_grams": 2}}}).Want(201)
 	at, of := "/products/"+made.ID(), "/api/v1/products?sort_order=asc&variant_of="+made.ID()
-	b.get(t, at).shows(t, "It has one color.", "PLA "+hostile).hides(t, "PETG Sky").submit(t, at+"/variants").
+	form := at + "?open=variants"
+	b.get(t, at).shows(t, "It has one color.", "In several colors")
+	b.get(t, form).shows(t, "PLA "+hostile).hides(t, "PETG Sky").submit(t, at+"/variants").
 		want(t, 422).shows(t, "Choose filaments, or type colors.")
-	b.get(t, at).submit(t, at+"/variants", "filament", filament.Text("number")+" Sky", "colors", "Red, Light gray",
+	b.get(t, form).submit(t, at+"/variants", "filament", filament.Text("number")+" Sky", "colors", "Red, Light gray",
 		"sku", "D-{color}", "replaces_color", "Black").to(t, at).says(t, "The variants are added.").
-		shows(t, "D-LIGHT-GRAY", "D-SKY", "Light gray", hostile)
+		shows(t, "D-LIGHT-GRAY", "D-SKY", "Light gray")
 	list := c.Get(t, of)
 	list.Shows(map[string]string{"total": "3", "items.0.sku": "D-SKY", "items.1.sku": "D-RED",
 		"items.1.name": "Dragon, Red"})
 	red := list.Text("items.1.id")
 	c.Get(t, "/api/v1/products/"+red).Shows(map[string]string{"materials.0.color": "Red", "materials.1.color": "White"})
-	b.get(t, at).submit(t, at+"/variants", "colors", "Red", "sku", "D-{color}").want(t, 422)
+	b.get(t, form).submit(t, at+"/variants", "colors", "Red", "sku", "D-{color}").want(t, 422)
 
 	// A list has the product once, with its variants below; a search finds variants.
 	p := b.get(t, "/products").shows(t, "1 product", "D-RED", "Light gray", hostile)

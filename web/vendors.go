@@ -15,7 +15,8 @@ type vendor struct {
 }
 
 var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a vendor",
-	Empty: "There are no vendors yet.", Other: word{"/filaments", "Filaments"},
+	Empty: "There are no vendors yet. A vendor makes filament, and has the weight of its empty spools.",
+	First: "Add a vendor", Other: word{"/filaments", "Filaments"},
 	filters: []filter{searchFilter},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"most", "Most filament first", "remaining_grams", "desc"}},

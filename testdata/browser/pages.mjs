@@ -4,9 +4,10 @@
 //
 // The account must exist and be an admin. The script creates a filament, spools, a product, an order, a run and an API
 // key. It walks three times: with a wide window, on a dark phone without JavaScript, and without a mouse. Then it
-// invites a user with a password link, opens all pages of things with long names in windows of four widths, and scans
-// labels on a phone. WALK is one of wide, phone, keys, invite, long and scan, to do only that. It needs playwright-core
-// and Chromium, as docs.mjs does. It prints a line per walk, and exits with status 1 after the first failed check.
+// invites a user with a password link, chooses and drops what forms take, opens all pages of things with long names in
+// windows of four widths, and scans labels on a phone. WALK is one of wide, phone, keys, invite, help, long and scan,
+// to do only that. It needs playwright-core and Chromium, as docs.mjs does. It prints a line per walk, and exits with
+// status 1 after the first failed check.
 
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
@@ -164,6 +165,7 @@ async function walk(browser, tag, options, keys) {
   await fill("name", `Hook ${tag}`);
   await fill("pieces_per_plate", "4");
   await click("button:has-text('Add')");
+  await open("Add a material");
   await fill("color", `Teal ${tag}`);
   await fill("weight_grams", "25");
   await click("form.line:has([name=weight_grams]) button:not([name])");
@@ -250,6 +252,43 @@ async function invite(browser) {
   await signIn(user, address, secret);
   for (const page of [admin, user]) await page.context().close();
   console.log("ok    password link");
+}
+
+// help checks that new spools show what they get from the chosen filament, and that a file that is dropped anywhere is
+// taken.
+async function help(browser) {
+  const page = await (await browser.newContext()).newPage();
+  page.setDefaultTimeout(60_000); // long enough for a busy machine
+  await page.goto(base + "/sign-in");
+  await page.fill("[name=email]", email);
+  await page.fill("[name=password]", password);
+  await page.click("button:has-text('Sign in')");
+  await page.waitForSelector(".signed-in");
+  const color = `Shown ${Date.now()}`;
+  await page.goto(base + "/filaments/new");
+  for (const [name, value] of [["color", color], ["net_weight_grams", "750"], ["spool_weight_grams", "210"],
+    ["price", "31.5"]]) await page.fill(`[name=${name}]`, value);
+  await page.click("button:text-is('Add')");
+  await page.goto(base + "/spools/new");
+  await page.getByRole("combobox").fill(color);
+  await page.getByRole("option").first().click();
+  await page.waitForSelector("[name=net_weight_grams][placeholder='750']");
+  for (const [name, value] of [["remaining_weight_grams", "750"], ["spool_weight_grams", "210"],
+    ["purchase_price", "31.5"]]) {
+    check(`the ${name} of the filament`, await page.getAttribute(`[name=${name}]`, "placeholder") === value);
+  }
+  await page.goto(base + "/files");
+  await page.evaluate(() => {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File(["Color;Material\nRed;PLA"], "spools.csv"));
+    const drop = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer });
+    document.querySelector("h1").dispatchEvent(drop);
+  });
+  check("a dropped file is taken", await page.$eval("[type=file]", (e) => e.files[0]?.name) === "spools.csv");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  check("the file is read", (await page.textContent("main")).includes("Red"), page.url());
+  await page.context().close();
+  console.log("ok    inherited values, a dropped file");
 }
 
 // long creates things with long names and large numbers, and checks that all their pages fit in the window.
@@ -368,6 +407,7 @@ const walks = {
   }),
   keys: () => walk(browser, "keys", { viewport: { width: 1280, height: 800 } }, true),
   invite: () => invite(browser),
+  help: () => help(browser),
   long: () => long(browser),
   scan: () => scan(browser),
 };

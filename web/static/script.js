@@ -134,6 +134,31 @@ for (const [n, field] of document.querySelectorAll("[data-pick]").entries()) {
   });
 }
 
+// A file that is dropped anywhere on the page is taken by the page's field for files.
+const taker = document.querySelector("[type=file]");
+addEventListener("dragover", (event) => taker && event.dataTransfer.types.includes("Files") && event.preventDefault());
+addEventListener("drop", (event) => {
+  const { files } = event.dataTransfer;
+  if (!taker || files.length === 0) return;
+  event.preventDefault();
+  const taken = new DataTransfer();
+  for (const file of taker.multiple ? files : [files[0]]) taken.items.add(file);
+  taker.files = taken.files;
+  if (taker.closest("details")) taker.closest("details").open = true;
+  taker.closest("form").querySelector("button:not([hidden])").focus();
+});
+
+// The fields of new spools show what they get from the chosen filament.
+const inherited = document.querySelector("form:has([name=quantity]) [type=hidden][name=filament_id]");
+inherited?.addEventListener("change", async () => {
+  const answer = await fetch(`/spools/new?filament_id=${inherited.value}`).catch(() => null);
+  if (!answer?.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const input of inherited.form.querySelectorAll("[inputmode]")) {
+    input.placeholder = page.querySelector(`[name="${input.name}"]`)?.placeholder ?? "";
+  }
+});
+
 // A form with data-confirm asks on its button before it is sent.
 for (const form of document.querySelectorAll("form[data-confirm]")) {
   const button = form.querySelector("button");
@@ -173,7 +198,10 @@ const giveBack = ({ action, values }) => {
       e.dispatchEvent(new Event("input", { bubbles: true }));
     }
   }
-  for (let e = form; e; e = e.parentElement) if (e.matches("details")) e.open = true;
+  for (let e = form; e; e = e.parentElement) {
+    if (e.matches("details")) e.open = true;
+    else if (e.matches(".form")) e.previousElementSibling.querySelector("details").open = true;
+  }
   const box = document.createElement("p");
   box.setAttribute("role", "status");
   box.className = "theirs";
@@ -212,10 +240,13 @@ for (const pick of document.querySelectorAll("input[type=color]")) {
   });
 }
 
-// An action that opens puts the cursor into its first field, so that a scale or a scanner can type.
-for (const details of document.querySelectorAll(".actions details")) {
+// A form that opens has the cursor in its first field, so that a scale or a scanner can type. The form of a row is in
+// the next row.
+for (const details of document.querySelectorAll("details:has(> .button)")) {
+  const { open } = details, place = details.querySelector("form") ? details : details.closest("tr")?.nextElementSibling;
   details.addEventListener("toggle", () => {
-    if (details.open && !details.querySelector(".problem")) details.querySelector("input:not([type=hidden])")?.focus();
+    if (!details.open || !place || place.querySelector(".problem") || open && details.matches(".add")) return;
+    place.querySelector("input:not([type=hidden])")?.focus();
   });
 }
 
