@@ -137,7 +137,7 @@ func (p Program) run(ctx context.Context, args []string, getenv func(string) str
 		return Misuse{err}
 	}
 	defer call.Config.log.Flush()
-	call.Config.Definitions = p.Definitions
+	call.Config.Definitions, call.Config.ask = p.Definitions, asker(call)
 	if command.Needs == Settings {
 		if err = run(ctx, call); errors.Is(err, ErrInterrupted) {
 			call.Config.Log.Info("stopped before it was ready")

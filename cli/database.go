@@ -37,8 +37,7 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 	}
 	if appURL == "" {
 		ownerVariable, appVariable = "", ""
-		private, err := start(ctx, local.Options{Dir: c.DataDir, Log: c.Log, Throwaway: c.Throwaway,
-			Elsewhere: c.elsewhere})
+		private, err := startPrivate(ctx, c, start)
 		if err != nil {
 			return interrupted(ctx, err)
 		}
