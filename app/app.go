@@ -85,6 +85,7 @@ var Commands = slices.Concat(
 				_, err := fmt.Fprintln(call.Out, "The database has this program's schema.")
 				return err
 			})},
+		cli.InstallCommand,
 		cli.UpgradeCommand,
 		cli.HealthCommand,
 		cli.VersionCommand,

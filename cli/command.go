@@ -137,7 +137,7 @@ func (p Program) run(ctx context.Context, args []string, getenv func(string) str
 		return Misuse{err}
 	}
 	defer call.Config.log.Flush()
-	call.Config.Definitions = p.Definitions
+	call.Config.Definitions, call.Config.ask = p.Definitions, asker(call)
 	if command.Needs == Settings {
 		if err = run(ctx, call); errors.Is(err, ErrInterrupted) {
 			call.Config.Log.Info("stopped before it was ready")
@@ -328,5 +328,6 @@ func IsTerminal(w io.Writer) bool {
 		return false
 	}
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
+	null, nullErr := os.Stat(os.DevNull)
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && !(nullErr == nil && os.SameFile(info, null))
 }

@@ -206,3 +206,16 @@ func TestPrintable(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// /dev/null is no terminal, whatever its file is called: what is written to it is lost.
+func TestNullIsNoTerminal(t *testing.T) {
+	t.Parallel()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if IsTerminal(null) || IsTerminal(os.NewFile(null.Fd(), "/dev/stdout")) {
+		t.Error("the null device is a terminal")
+	}
+}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,9 @@ type Config struct {
 	Log                     *slog.Logger
 	Definitions             []db.Definition // of Program
 	Throwaway               bool            // the private PostgreSQL is removed at the end; only for the demo
-	log                     *logWriter      // of Log
+	install                 string          // POSTGRES_INSTALL
+	ask                     func(ctx context.Context, question string) bool
+	log                     *logWriter // of Log
 	logFormat, logLevel     string
 }
 
@@ -74,6 +77,8 @@ func (c *Config) settings() []setting {
 			text(&c.MigrateURL, checkURL)},
 		{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets",
 			text(&c.DataDir, checkFolder)},
+		{"POSTGRES_INSTALL", "", "yes: if no PostgreSQL is installed, fetch one as install-postgres does; no: do not; if " +
+			"empty, ask on a terminal", text(&c.install, oneOf("yes", "no"))},
 		{"JWT_SECRET", "", "token secrets, at least 32 bytes each, separated by commas; the first signs, all verify",
 			list(&c.JWTSecrets, checkSecret)},
 		{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens",

@@ -37,8 +37,7 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 	}
 	if appURL == "" {
 		ownerVariable, appVariable = "", ""
-		private, err := start(ctx, local.Options{Dir: c.DataDir, Log: c.Log, Throwaway: c.Throwaway,
-			Elsewhere: c.elsewhere})
+		private, err := startPrivate(ctx, c, start)
 		if err != nil {
 			return interrupted(ctx, err)
 		}
@@ -62,8 +61,8 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 	if err != nil {
 		return interrupted(ctx, explain(ownerVariable, err))
 	}
-	if applied != (schema.Applied{}) {
-		c.Log.Info("the database was migrated", "migrations", applied.Migrations, "definitions", applied.Definitions)
+	if applied.Completed > 0 {
+		c.Log.Info("the database was migrated", "version", applied.Completed, "definitions", applied.Definitions)
 	}
 	var d *db.DB
 	config := db.Config{URL: appURL, MaxConns: c.MaxConns, Log: c.Log, Definitions: c.Definitions}

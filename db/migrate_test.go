@@ -36,7 +36,8 @@ func latestMigration(t *testing.T) int {
 // everything returns the counts of a migration of an empty database.
 func everything(t *testing.T) schema.Applied {
 	t.Helper()
-	return schema.Applied{Migrations: latestMigration(t), Definitions: len(db.Schema(app.Definitions).Definitions)}
+	return schema.Applied{Migrations: latestMigration(t), Definitions: len(db.Schema(app.Definitions).Definitions),
+		Completed: latestMigration(t)}
 }
 
 // Eight instances start at the same time on an empty database. Each migration and definition is applied once.
@@ -63,6 +64,7 @@ func TestMigrateConcurrently(t *testing.T) {
 	for _, a := range applied {
 		sum.Migrations += a.Migrations
 		sum.Definitions += a.Definitions
+		sum.Completed += a.Completed // of one call, which logs that the database was migrated
 	}
 	if sum != everything(t) {
 		t.Errorf("%+v were applied, want %+v in total", applied, everything(t))
@@ -74,6 +76,12 @@ func TestMigrateConcurrently(t *testing.T) {
 	}
 	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (schema.Applied{}) || err != nil {
 		t.Errorf("again: %+v, %v", n, err)
+	}
+	// The next release changes only tables.
+	next := nextSchema(t, db.Schema(app.Definitions).Definitions)
+	want := schema.Applied{Migrations: 1, Completed: latestMigration(t) + 1}
+	if n, err := next.Migrate(t.Context(), u.owner, u.app); n != want || err != nil {
+		t.Errorf("the next release: %+v, %v, want %+v", n, err, want)
 	}
 }
 

@@ -22,12 +22,15 @@ import (
 // session and returns a row for each setting if $1 is the server process of the session. If $1 is another number, the
 // connection leads through a pooler, which gives its clients its own process numbers, and settingsSQL does nothing.
 //
+// A transaction waits for its next statement only while this process works, and that of a frozen process for less time
+// than others wait for its locks. Imports, archives and exports work longer between statements, and set other times.
+//
 // Compiling a plan (jit) takes longer than any statement of the service. The random_page_cost is for SSDs and data in
 // memory; with the default, which is for rotating disks, PostgreSQL reads whole tables for lists.
 const settingsSQL = `
 	select set_config(s.name, s.value, $1 = 0) from (values
 		('role', '` + appRole + `'), ('search_path', '` + appSchemas + `'), ('statement_timeout', '8s'),
-		('lock_timeout', '5s'), ('idle_in_transaction_session_timeout', '15s'),
+		('lock_timeout', '5s'), ('idle_in_transaction_session_timeout', '4s'),
 		('jit', 'off'), ('random_page_cost', '1.1')
 	) s (name, value) where $1 in (0, pg_backend_pid())`
 

@@ -80,8 +80,12 @@ func (s *Server) findTools() (tools, error) {
 	if len(rejected) > 0 {
 		found = "; found only " + strings.Join(rejected, ", ")
 	}
-	return tools{}, fmt.Errorf("%w: install version %s (%s), or set DATABASE_URL%s",
-		ErrNoPostgres, need, hint, found)
+	cause := ErrNoPostgres
+	if _, ok := ThisPackage(); ok && (want == 0 || want == packageMajor) {
+		cause = ErrInstallable
+		hint += "; or run `spoolwright install-postgres`"
+	}
+	return tools{}, fmt.Errorf("%w: install version %s (%s), or set DATABASE_URL%s", cause, need, hint, found)
 }
 
 // usualFolders returns the folders that may contain the binaries, in order of preference.
@@ -109,7 +113,7 @@ func usualFolders() []string {
 		slices.Reverse(found) // newest version first
 		folders = append(folders, found...)
 	}
-	return folders
+	return append(folders, FetchedFolders()...)
 }
 
 var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)

@@ -138,6 +138,11 @@ func (s *Server) bootstrap(ctx context.Context, create bool) error {
 		return fmt.Errorf("the PostgreSQL that listens in %s serves the cluster %s, not %s", s.sockets, data,
 			s.cluster)
 	}
+	// A cluster with the ICU of one PostgreSQL does not work with another one of the same version without ICU.
+	if _, err := conn.Exec(ctx, `select lower('' collate "und-x-icu")`); err != nil {
+		return fmt.Errorf("PostgreSQL has no ICU, which the database needs: install another one of this version (%s): %w",
+			installHint, err)
+	}
 	if comment == bootstrapMark {
 		return nil
 	}

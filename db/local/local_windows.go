@@ -29,6 +29,12 @@ func Upgrade(context.Context, Options, func(ctx context.Context, from, to *Serve
 	return Upgraded{}, errWindows
 }
 
+// ThisPackage returns false.
+func ThisPackage() (Package, bool) { return Package{}, false }
+
+// Install returns an error.
+func (Package) Install(context.Context) (string, error) { return "", errWindows }
+
 // ReadPrivate returns an error.
 func ReadPrivate(string) ([]byte, error) { return nil, errWindows }
 

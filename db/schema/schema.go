@@ -60,11 +60,14 @@ type querier interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }
 
-// Applied has the numbers of migrations and definitions that Migrate applied.
-type Applied struct{ Migrations, Definitions int }
+// Applied is what a call of Migrate applied.
+type Applied struct {
+	Migrations, Definitions int // how many
+	Completed               int // the version of the database if this call applied the last of them, otherwise 0
+}
 
 // Migrate migrates the database at ownerURL to the schema: first the migrations, each in a transaction, then the
-// definitions, in one transaction. Any number of instances may call Migrate at the same time. The login of memberURL,
+// definitions, in one transaction. Any number of instances may call Migrate at the same time; one completes the schema. The login of memberURL,
 // if it is another login, becomes a member of the Role if the owner may grant the membership.
 //
 // Migrate returns an error if the database has a higher migration than the program. It accepts higher versions of
@@ -96,8 +99,8 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 		return applied, err
 	}
 	for retries := 0; current < len(all); {
-		var done bool
-		current, done, err = applyNext(ctx, conn, all)
+		var done, complete bool
+		current, done, complete, err = s.applyNext(ctx, conn, all)
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && pg.Code == "42704" && retries < 10 {
 			// The migration of another database created the role at the same moment. This session sees the role in its
@@ -111,6 +114,9 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 		if done {
 			applied.Migrations++
 		}
+		if complete {
+			applied.Completed = current
+		}
 	}
 	if current > len(all) {
 		return applied, fmt.Errorf("the database is at migration %d, newer than this program, which knows %d: "+
@@ -118,6 +124,9 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 	}
 	if applied.Definitions, err = installDefinitions(ctx, conn, s.Definitions); err != nil {
 		return applied, explainPrivilege(err)
+	}
+	if applied.Definitions > 0 {
+		applied.Completed = current
 	}
 	s.grantMembership(ctx, conn, conn.Config().User, member)
 	return applied, nil
@@ -147,8 +156,10 @@ func explainPrivilege(err error) error {
 }
 
 // applyNext applies the first migration that the database lacks, in a transaction. It returns the new version of the
-// database, and false if the database lacks no migration because another instance applied the last one.
-func applyNext(ctx context.Context, conn *pgx.Conn, all []migration) (version int, done bool, err error) {
+// database, false if the database lacks no migration because another instance applied the last one, and whether the
+// database then lacks nothing, also no definition.
+func (s Schema) applyNext(ctx context.Context, conn *pgx.Conn, all []migration,
+) (version int, done, complete bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if err := lockMigrations(ctx, tx); err != nil {
 			return err
@@ -170,9 +181,14 @@ func applyNext(ctx context.Context, conn *pgx.Conn, all []migration) (version in
 		_, err := tx.Exec(ctx, `insert into schema_migrations (version, name, sha256) values ($1, $2, $3)`,
 			m.version, m.name, m.hash)
 		version, done = m.version, true
+		if err != nil || version < len(all) {
+			return err
+		}
+		pending, err := pendingDefinitions(ctx, tx, s.Definitions)
+		complete = len(pending) == 0
 		return err
 	})
-	return version, done && err == nil, err
+	return version, done && err == nil, complete && err == nil, err
 }
 
 // lockMigrations waits until no other transaction migrates the database, and holds the lock until the end of the

@@ -67,12 +67,16 @@ func UsePostgres() (folder string, err error) {
 		path := filepath.Join(folder, name)
 		err = errors.Join(err, os.WriteFile(path, []byte(script), 0o755), os.Chmod(path, 0o755))
 	}
-	os.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	path := folder + string(os.PathListSeparator) + os.Getenv("PATH")
+	if slices.Contains(local.FetchedFolders(), bin) { // no folder in PATH has its client programs
+		path += string(os.PathListSeparator) + bin
+	}
+	os.Setenv("PATH", path)
 	return folder, err
 }
 
-// TruePostgres returns the folder of the installed PostgreSQL that the tests use, or "" if PATH and the usual folders
-// have none.
+// TruePostgres returns the folder of the PostgreSQL that the tests use, installed or fetched before by
+// install-postgres, or "" if there is none.
 var TruePostgres = sync.OnceValue(func() string {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil { // initdb is beside the target of the link
@@ -80,10 +84,11 @@ var TruePostgres = sync.OnceValue(func() string {
 		}
 	}
 	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	if len(folders) == 0 {
+	slices.Reverse(folders) // newest version first
+	if folders = append(folders, local.FetchedFolders()...); len(folders) == 0 {
 		return ""
 	}
-	return folders[len(folders)-1] // the newest version
+	return folders[0]
 })
 
 // Run is Main, but returns the exit status.
