@@ -1,6 +1,7 @@
 package value
 
 import (
+	"encoding/json"
 	"reflect"
 )
 
@@ -20,6 +21,9 @@ func (o Optional[T]) Or(otherwise T) T {
 	}
 	return *o.Value
 }
+
+// MarshalJSON encodes the value, or null.
+func (o Optional[T]) MarshalJSON() ([]byte, error) { return json.Marshal(o.Value) }
 
 // Some returns an Optional with the value v.
 func Some[T any](v T) Optional[T] { return Optional[T]{Set: true, Value: &v} }

@@ -44,6 +44,7 @@ type group struct {
 type product struct {
 	Name      string
 	PerPlate  int64
+	Most      int64          // the most pieces on a plate that a person chooses
 	Minutes   *value.Decimal // nil if it is unknown
 	Materials []need
 	Picture   *string // the version of its picture; nil if it has none
@@ -102,17 +103,26 @@ type part struct {
 // unplanned is an item whose pieces no run can print, and the reason.
 type unplanned struct {
 	item
-	reason string // NO_PRINTER or NO_FILAMENT
+	reason string // NO_PRINTER, NO_FILAMENT or LEFT_OUT
+}
+
+// leftOut is the reason of pieces for which a person has chosen no run.
+const leftOut = "LEFT_OUT"
+
+// byFilament returns the spools of each filament.
+func (f *farm) byFilament() map[filament][]*spool {
+	spools := map[filament][]*spool{}
+	for i := range f.spools {
+		s := &f.spools[i]
+		spools[s.filament] = append(spools[s.filament], s)
+	}
+	return spools
 }
 
 // choose returns the runs that print the items, and the pieces that it cannot plan. It books the time of printers and
 // the filament of spools in the farm.
 func (f *farm) choose() (runs []run, rest []unplanned) {
-	byFilament := map[filament][]*spool{}
-	for i := range f.spools {
-		s := &f.spools[i]
-		byFilament[s.filament] = append(byFilament[s.filament], s)
-	}
+	spools := f.byFilament()
 	for _, i := range f.items {
 		p := f.products[i.ProductID]
 		for i.Quantity > 0 {
@@ -123,8 +133,8 @@ func (f *farm) choose() (runs []run, rest []unplanned) {
 				rest = append(rest, unplanned{i, "NO_PRINTER"})
 				break
 			}
-			r, ok := f.run(plate, p, at, byFilament)
-			if !ok {
+			r, lacking := f.run(plate, p, at, func(n need) []part { return f.pick(n, at.ID, spools[n.filament]) })
+			if lacking != nil {
 				rest = append(rest, unplanned{i, "NO_FILAMENT"})
 				break
 			}
@@ -140,14 +150,18 @@ func (f *farm) choose() (runs []run, rest []unplanned) {
 func (f *farm) printer(p product) (first *printer) {
 	for i := range f.printers {
 		at := &f.printers[i]
-		fits := len(p.Materials) <= at.Slots && !slices.ContainsFunc(p.Materials, func(n need) bool {
-			return n.Diameter != at.Diameter || len(at.Materials) > 0 && !slices.Contains(at.Materials, n.Type)
-		})
-		if fits && (first == nil || at.Free.Before(first.Free)) {
+		if at.prints(p) && (first == nil || at.Free.Before(first.Free)) {
 			first = at
 		}
 	}
 	return first
+}
+
+// prints reports whether the printer can print the product.
+func (at *printer) prints(p product) bool {
+	return len(p.Materials) <= at.Slots && !slices.ContainsFunc(p.Materials, func(n need) bool {
+		return n.Diameter != at.Diameter || len(at.Materials) > 0 && !slices.Contains(at.Materials, n.Type)
+	})
 }
 
 // free returns how many free grams the need can use.
@@ -164,9 +178,9 @@ func (f *farm) free(n need) value.Decimal {
 	return max(0, min(own, all-f.loose[n.filament]))
 }
 
-// run plans a run that prints a plate at a printer, and books its filament and its time. If there is not enough
-// filament, ok is false and run books nothing.
-func (f *farm) run(plate item, p product, at *printer, spools map[filament][]*spool) (r run, ok bool) {
+// run plans a run that prints a plate at a printer, and books its filament and its time. The function pick returns the
+// spools for a need, or nil. If there is not enough filament, run returns the need that lacks it, and books nothing.
+func (f *farm) run(plate item, p product, at *printer, pick func(need) []part) (r run, lacking *need) {
 	r = run{item: plate, printer: at, start: at.Free, end: at.Free}
 	take := func(parts []part, sign value.Decimal) {
 		for _, part := range parts {
@@ -177,10 +191,10 @@ func (f *farm) run(plate item, p product, at *printer, spools map[filament][]*sp
 	// Materials that name one group come first: other materials can use the rest of that group.
 	for _, n := range first(p.Materials) {
 		n.Grams = times(n.Grams, plate.Quantity)
-		parts := f.pick(n, at.ID, spools[n.filament])
+		parts := pick(n)
 		if parts == nil || f.free(n) < n.Grams {
 			take(r.materials, -1)
-			return run{}, false
+			return run{}, &n
 		}
 		take(parts, 1)
 		r.materials = append(r.materials, parts...)
@@ -188,7 +202,7 @@ func (f *farm) run(plate item, p product, at *printer, spools map[filament][]*sp
 	}
 	if len(r.materials) > server.MaxEntries {
 		take(r.materials, -1)
-		return run{}, false
+		return run{}, &r.materials[0].need
 	}
 	for _, part := range r.materials {
 		part.spool.Printer = cmp.Or(part.spool.Printer, at.ID)
@@ -204,7 +218,7 @@ func (f *farm) run(plate item, p product, at *printer, spools map[filament][]*sp
 		}
 		at.Free = r.end
 	}
-	return r, true
+	return r, nil
 }
 
 // lastTime is the latest time that a timestamp in JSON can have; run_queue has the same limit.
@@ -285,8 +299,14 @@ func (f *farm) pick(n need, at string, spools []*spool) (parts []part) {
 		return []part{{n, best}}
 	}
 	slices.SortFunc(fitting, better)
+	return f.spread(n, fitting)
+}
+
+// spread returns the spools from which a need takes its filament: as much as possible from each one, in their order. It
+// returns nil if they do not have enough.
+func (f *farm) spread(n need, spools []*spool) (parts []part) {
 	left := map[group]value.Decimal{}
-	for _, s := range fitting {
+	for _, s := range spools {
 		if _, ok := left[s.group]; !ok {
 			left[s.group] = f.left[s.group]
 		}

@@ -48,19 +48,31 @@ type handlers struct{ db *db.DB }
 type OrderPlanRequest struct {
 	Create  value.Optional[bool]                      `json:"create" rule:"notNull"`
 	ItemIDs value.Optional[value.Several[value.UUID]] `json:"item_ids"`
+	Runs    []PlannedRun                              `json:"runs"`
+}
+
+// Check adds a problem for an empty list of runs.
+func (r *OrderPlanRequest) Check(problems *server.Problems) { checkRuns(r.Runs, problems) }
+
+func checkRuns(runs []PlannedRun, problems *server.Problems) {
+	if runs != nil && len(runs) == 0 {
+		problems.Add("runs", "must have an entry; omit runs to let the service choose them")
+	}
 }
 
 // PlanRequest is the body of a plan.
 type PlanRequest struct {
 	Create value.Optional[bool] `json:"create" rule:"notNull"`
 	Items  []PlanItem           `json:"items"`
+	Runs   []PlannedRun         `json:"runs"`
 }
 
-// Check adds a problem for an empty list: without the list, the plan is for all open orders.
+// Check adds a problem for an empty list: without items, the plan is for all open orders.
 func (r *PlanRequest) Check(problems *server.Problems) {
 	if r.Items != nil && len(r.Items) == 0 {
 		problems.Add("items", "must have an entry; omit items to plan the open orders")
 	}
+	checkRuns(r.Runs, problems)
 }
 
 // PlanItem is a product to plan.
@@ -88,33 +100,33 @@ type PlannedPieces struct {
 	Quantity    int64      `json:"quantity" rule:"notNull"`
 }
 
-// PlannedRun is a run of a plan.
+// PlannedRun is a run of a plan. A request contains the runs of a plan that a person has changed.
 type PlannedRun struct {
-	ID          *value.UUID       `json:"id"`
-	PrinterID   value.UUID        `json:"printer_id" rule:"notNull"`
-	PrinterName string            `json:"printer_name" rule:"notNull"`
-	OrderID     *value.UUID       `json:"order_id"`
-	OrderItemID *value.UUID       `json:"order_item_id"`
-	ProductID   value.UUID        `json:"product_id" rule:"notNull"`
-	ProductName string            `json:"product_name" rule:"notNull"`
-	Picture     *string           `json:"picture_version"`
-	Quantity    int64             `json:"quantity" rule:"notNull"`
-	Hours       *value.Decimal    `json:"estimated_print_time_hours"`
-	Grams       value.Decimal     `json:"estimated_total_filament_grams" rule:"notNull"`
-	StartAt     value.Timestamp   `json:"expected_start_at" rule:"notNull"`
-	EndAt       value.Timestamp   `json:"expected_end_at"`
-	Materials   []PlannedMaterial `json:"materials" rule:"notNull"`
+	ID          *value.UUID                `json:"id" rule:"readOnly"`
+	PrinterID   value.Optional[value.UUID] `json:"printer_id" rule:"notNull"`
+	PrinterName string                     `json:"printer_name" rule:"readOnly,notNull"`
+	OrderID     *value.UUID                `json:"order_id" rule:"readOnly"`
+	OrderItemID value.Optional[value.UUID] `json:"order_item_id"`
+	ProductID   value.Optional[value.UUID] `json:"product_id" rule:"required"`
+	ProductName string                     `json:"product_name" rule:"readOnly,notNull"`
+	Picture     *string                    `json:"picture_version" rule:"readOnly"`
+	Quantity    value.Optional[int64]      `json:"quantity" rule:"required,minimum=1,maximum=999999999"`
+	Hours       *value.Decimal             `json:"estimated_print_time_hours" rule:"readOnly"`
+	Grams       value.Decimal              `json:"estimated_total_filament_grams" rule:"readOnly,notNull"`
+	StartAt     value.Timestamp            `json:"expected_start_at" rule:"readOnly,notNull"`
+	EndAt       value.Timestamp            `json:"expected_end_at" rule:"readOnly"`
+	Materials   []PlannedMaterial          `json:"materials" rule:"notNull"`
 }
 
 // PlannedMaterial is the filament that a planned run takes from a spool.
 type PlannedMaterial struct {
-	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
-	MaterialName *string                `json:"material_name"`
-	Color        string                 `json:"color" rule:"notNull"`
-	DiameterMM   value.Decimal          `json:"diameter_mm" rule:"notNull"`
-	SpoolID      value.UUID             `json:"spool_id" rule:"notNull"`
-	SpoolNumber  int64                  `json:"spool_number" rule:"notNull"`
-	Grams        value.Decimal          `json:"grams" rule:"notNull"`
+	MaterialType inventory.MaterialType     `json:"material_type" rule:"readOnly,notNull"`
+	MaterialName *string                    `json:"material_name" rule:"readOnly"`
+	Color        string                     `json:"color" rule:"readOnly,notNull"`
+	DiameterMM   value.Decimal              `json:"diameter_mm" rule:"readOnly,notNull"`
+	SpoolID      value.Optional[value.UUID] `json:"spool_id" rule:"required"`
+	SpoolNumber  int64                      `json:"spool_number" rule:"readOnly,notNull"`
+	Grams        value.Decimal              `json:"grams" rule:"readOnly,notNull"`
 }
 
 // UnplannedItem is an item with pieces that no run of the plan prints.
@@ -124,7 +136,7 @@ type UnplannedItem struct {
 	ProductID   value.UUID  `json:"product_id" rule:"notNull"`
 	ProductName string      `json:"product_name" rule:"notNull"`
 	Quantity    int64       `json:"quantity" rule:"notNull"`
-	Reason      string      `json:"reason" rule:"notNull,enum=NO_PRINTER|NO_FILAMENT"`
+	Reason      string      `json:"reason" rule:"notNull,enum=NO_PRINTER|NO_FILAMENT|LEFT_OUT"`
 }
 
 // MissingFilament is filament that the unplanned pieces lack.
@@ -154,7 +166,9 @@ const rules = "Proposes a run for each plate of `pieces_per_plate` pieces, with 
 	"spools. Orders get pieces in the order of their due dates: first pieces in stock (`from_stock`), then those of " +
 	"unfinished runs; only the remaining pieces are printed. Components are planned in the same way, at all levels, " +
 	"and `to_assemble` lists the pieces to assemble from them. Filament that unfinished runs and other open orders " +
-	"reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. " +
+	"reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. With `runs`, the " +
+	"plan consists of these runs: those of an earlier response, with other printers, spools, numbers of pieces, or in " +
+	"another order. What does not fit the rules is a 422 that names the field, such as `runs[2].printer_id`. " +
 	"`docs/planning.md` has the rules."
 
 var planDoc = &server.Doc{
@@ -171,7 +185,7 @@ func (h handlers) plan(ctx context.Context, r *server.Request[PlanRequest]) (ser
 		rows[i] = map[string]any{"n": i, "product_id": item.ProductID.Arg(), "sku": item.SKU.Arg(),
 			"quantity": item.Quantity.Or(1)}
 	}
-	return h.answer(ctx, request{items: rows, named: r.In.Items, create: r.In.Create.Or(false)})
+	return h.answer(ctx, request{items: rows, named: r.In.Items, runs: r.In.Runs, create: r.In.Create.Or(false)})
 }
 
 var planOrderDoc = &server.Doc{
@@ -183,7 +197,7 @@ var planOrderDoc = &server.Doc{
 
 func (h handlers) planOrder(ctx context.Context, r *server.Request[OrderPlanRequest]) (server.OK[Plan], error) {
 	return h.answer(ctx, request{order: r.ID("id"), only: r.In.ItemIDs.Arg(), items: []map[string]any{},
-		create: r.In.Create.Or(false)})
+		runs: r.In.Runs, create: r.In.Create.Or(false)})
 }
 
 // request is what to plan: an order, a list of items, the items of a replaced run, or all open orders.
@@ -192,6 +206,7 @@ type request struct {
 	only   any // the ids of the items of the order to plan, or nil
 	items  []map[string]any
 	named  []PlanItem
+	runs   []PlannedRun // the runs that a person has chosen, or nil
 	replan bool
 	create bool
 }
@@ -221,7 +236,8 @@ func (h handlers) attempts(ctx context.Context, q request) (plan Plan, err error
 }
 
 // stateSQL selects the input of a plan in one row. $1 is an order, $2 whether to plan all open orders, $3 the list
-// of items to plan, $4 the tenant, and $5 the items of the order to plan, or null for all.
+// of items to plan, $4 the tenant, $5 the items of the order to plan, or null for all, and $6 the spools of the runs
+// that a person has chosen.
 //
 // net is what open orders and the list need, and where it comes from. need has the rows of net for the plan. item has
 // the pieces of need to print: those that are neither in stock nor in unfinished runs. It is ordered by the due dates
@@ -254,7 +270,8 @@ var stateSQL = `
 		from need n cross join lateral (select * from products p where p.id = n.product_id offset 0) p
 		where n.printed and n.missing > 0
 	), product as materialized (
-		select p.id, p.name, p.picture_version, coalesce(p.pieces_per_plate, 1) as per_plate, e.minutes
+		select p.id, p.name, p.picture_version, coalesce(p.pieces_per_plate, 1) as per_plate,
+			coalesce(p.pieces_per_plate, 999999999) as most, e.minutes
 		from (select distinct i.product_id as id from item i) i
 		join products p on p.id = i.id
 		cross join lateral estimate_products(array[p.id], array[1::numeric], '{t}') e
@@ -301,7 +318,8 @@ var stateSQL = `
 			'product_id', i.product_id, 'quantity', least(i.quantity, 999999999)) order by i.place), '[]')
 				from item i) as items,
 		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'picture', p.picture_version,
-				'per_plate', p.per_plate, 'minutes', case when p.minutes <= 6000000 then trim_scale(round(p.minutes, 6)) end,
+				'per_plate', p.per_plate, 'most', p.most,
+				'minutes', case when p.minutes <= 6000000 then trim_scale(round(p.minutes, 6)) end,
 				'materials', m.materials)), '[]')
 			from product p
 			cross join lateral (
@@ -339,9 +357,9 @@ var stateSQL = `
 					left join taken t on t.spool_id = s.id
 					left join printer_slots l on l.spool_id = s.id
 				) s
-				where s.free > 0
+				where s.free > 0 or s.id = any ($6::uuid[])
 			) s
-			where s.place <= s.runs + s.grams / s.free + 1) as spools,
+			where s.id = any ($6::uuid[]) or s.place <= s.runs + s.grams / nullif(s.free, 0) + 1) as spools,
 		(select coalesce(json_agg(json_build_object('material', g.material_key, 'key', g.color_key,
 				'filament', g.filament_id,
 				'left', trim_scale(greatest(least(round(g.remaining - g.held, 6), 999999999), -999999999)),
@@ -365,7 +383,7 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 		order = q.order
 	}
 	var f *farm
-	read := db.SQL(stateSQL, order, all, db.Recordset(q.items), db.ActorOf(ctx).Tenant, q.only)
+	read := db.SQL(stateSQL, order, all, db.Recordset(q.items), db.ActorOf(ctx).Tenant, q.only, q.spools())
 	choose := func() error {
 		s := &state{}
 		if err := json.Unmarshal(read.Object(), s); err != nil {
@@ -390,13 +408,22 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 			return errRemoved
 		}
 		f = s.farm()
-		total := int64(0)
-		for _, i := range f.items {
-			if total += (i.Quantity-1)/f.products[i.ProductID].PerPlate + 1; total > maxRuns {
-				return errTooLarge
+		if q.runs != nil {
+			runs, rest, err := f.chosen(q.runs)
+			if err != nil {
+				return err
 			}
+			plan = f.plan(runs, rest, s.Planned.Last, s.Planned.Unknown)
+		} else {
+			total := int64(0)
+			for _, i := range f.items {
+				if total += (i.Quantity-1)/f.products[i.ProductID].PerPlate + 1; total > maxRuns {
+					return errTooLarge
+				}
+			}
+			runs, rest := f.choose()
+			plan = f.plan(runs, rest, s.Planned.Last, s.Planned.Unknown)
 		}
-		plan = f.plan(s.Planned.Last, s.Planned.Unknown)
 		plan.FromStock, plan.ToAssemble = s.FromStock, s.ToAssemble
 		if q.replan {
 			return plan.complete()
@@ -433,11 +460,11 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 			r.ID = &id
 			materials := make([]map[string]any, len(r.Materials))
 			for j, m := range r.Materials {
-				materials[j] = map[string]any{"spool_id": m.SpoolID, "edited_at": edited[m.SpoolID],
+				materials[j] = map[string]any{"spool_id": m.SpoolID, "edited_at": edited[*m.SpoolID.Value],
 					"grams": m.Grams.String()}
 			}
 			rows[i] = map[string]any{"id": id, "printer_id": r.PrinterID,
-				"printer_updated_at": updated[r.PrinterID], "product_id": r.ProductID,
+				"printer_updated_at": updated[*r.PrinterID.Value], "product_id": r.ProductID,
 				"order_item_id": r.OrderItemID, "quantity": r.Quantity, "hours": r.Hours, "grams": r.Grams.String(),
 				"materials": materials}
 		}
@@ -478,6 +505,7 @@ type state struct {
 		ID        string
 		Name      string
 		PerPlate  int64 `json:"per_plate"`
+		Most      int64
 		Minutes   *value.Decimal
 		Materials []need
 		Picture   *string
@@ -507,7 +535,7 @@ func (s *state) farm() *farm {
 	f := &farm{items: s.Items, products: map[string]product{}, printers: s.Printers,
 		spools: s.Spools, left: map[group]value.Decimal{}, loose: map[filament]value.Decimal{}}
 	for _, p := range s.Products {
-		f.products[p.ID] = product{p.Name, p.PerPlate, p.Minutes, p.Materials, p.Picture}
+		f.products[p.ID] = product{p.Name, p.PerPlate, p.Most, p.Minutes, p.Materials, p.Picture}
 	}
 	for _, g := range s.Stock {
 		f.left[g.group] += g.Left
@@ -516,20 +544,21 @@ func (s *state) farm() *farm {
 	return f
 }
 
-// plan returns the plan for the farm, and changes the farm. last is the end of the existing runs; unknown reports that
-// this end is unknown.
-func (f *farm) plan(last *time.Time, unknown bool) Plan {
+// plan returns the plan with the runs, after which the pieces of rest are missing. last is the end of the existing
+// runs; unknown reports that this end is unknown.
+func (f *farm) plan(runs []run, rest []unplanned, last *time.Time, unknown bool) Plan {
 	plan := Plan{Runs: []PlannedRun{}, Unplanned: []UnplannedItem{}, Missing: []MissingFilament{}}
-	runs, rest := f.choose()
 	known := len(rest) == 0 && !unknown
 	if last != nil {
 		plan.FinishedAt.Time = last.UTC()
 	}
 	id := func(s *string) *value.UUID { return (*value.UUID)(s) }
 	for _, r := range runs {
-		one := PlannedRun{PrinterID: value.UUID(r.printer.ID), PrinterName: r.printer.Name, OrderID: id(r.OrderID),
-			OrderItemID: id(r.OrderItemID), ProductID: value.UUID(r.ProductID), ProductName: f.products[r.ProductID].Name,
-			Picture: f.products[r.ProductID].Picture, Quantity: r.Quantity, Hours: r.hours, Grams: r.grams,
+		p := f.products[r.ProductID]
+		one := PlannedRun{PrinterID: value.Some(value.UUID(r.printer.ID)), PrinterName: r.printer.Name,
+			OrderID: id(r.OrderID), OrderItemID: value.Optional[value.UUID]{Value: id(r.OrderItemID)},
+			ProductID: value.Some(value.UUID(r.ProductID)), ProductName: p.Name, Picture: p.Picture,
+			Quantity: value.Some(r.Quantity), Hours: r.hours, Grams: r.grams,
 			StartAt: value.Timestamp{Time: r.start}, Materials: []PlannedMaterial{}}
 		if r.hours == nil {
 			known = false
@@ -541,7 +570,7 @@ func (f *farm) plan(last *time.Time, unknown bool) Plan {
 		}
 		for _, m := range r.materials {
 			one.Materials = append(one.Materials, PlannedMaterial{inventory.MaterialType(m.Type), m.Name, m.Color, m.Diameter,
-				value.UUID(m.spool.ID), m.spool.Number, m.Grams})
+				value.Some(value.UUID(m.spool.ID)), m.spool.Number, m.Grams})
 		}
 		plan.Runs = append(plan.Runs, one)
 	}
@@ -553,6 +582,9 @@ func (f *farm) plan(last *time.Time, unknown bool) Plan {
 		p := f.products[u.ProductID]
 		plan.Unplanned = append(plan.Unplanned, UnplannedItem{id(u.OrderID), id(u.OrderItemID), value.UUID(u.ProductID),
 			p.Name, u.Quantity, u.reason})
+		if u.reason == leftOut {
+			continue
+		}
 		for _, n := range p.Materials {
 			grams := min(needed[n.group].Grams+times(n.Grams, u.Quantity), times(value.DecimalOne, 999_999_999))
 			n.Grams = grams

@@ -594,6 +594,8 @@ PATCH /production-runs/$r {"status": "pending"}
 
 > POST /plan {"items": [{"sku": "none"}]}: 400 UNKNOWN_REFERENCE
 
+> POST /plan {"runs": [{"product_id": "$none", "quantity": 1}]}: 422 VALIDATION_ERROR
+
 p = POST /products @product
 > POST /plan {"items": [{"product_id": "$p", "quantity": 5001}]}: 409 PLAN_TOO_LARGE
 PATCH /products/$p {"pieces_per_plate": 2}

@@ -7197,7 +7197,7 @@ class PlannedMaterial:
     spool_number: int
     """Number of the spool."""
     grams: Number
-    """Grams that the run takes from it."""
+    """Grams that the run takes from it: as much as it needs and the spool has, in the order of the materials."""
 
 
 def _PlannedMaterial(d: Any, etag: str | None = None) -> PlannedMaterial:
@@ -7220,7 +7220,7 @@ class PlannedRun:
     id: str | None
     """The run's id; null if it was not created."""
     printer_id: str
-    """The printer."""
+    """The printer. In a request without it, the service chooses one."""
     printer_name: str
     """Name of the printer."""
     order_id: str | None
@@ -7244,7 +7244,7 @@ class PlannedRun:
     expected_end_at: _dt.datetime | None
     """When the run is expected to end; null if its print time is unknown."""
     materials: tuple[PlannedMaterial, ...]
-    """The spools to print from."""
+    """The spools to print from. In a request, the service chooses spools for filament without one."""
 
 
 def _PlannedRun(d: Any, etag: str | None = None) -> PlannedRun:
@@ -7281,9 +7281,9 @@ class UnplannedItem:
     """Name of the product."""
     quantity: int
     """Pieces."""
-    reason: Literal["NO_PRINTER", "NO_FILAMENT"]
+    reason: Literal["NO_PRINTER", "NO_FILAMENT", "LEFT_OUT"]
     """NO_PRINTER: no available printer can print all materials with a slot for each; NO_FILAMENT: too little filament
-    is left that is not reserved.
+    is left that is not reserved; LEFT_OUT: the runs of the request print fewer pieces than are missing.
     """
 
 
@@ -9629,6 +9629,31 @@ class PlanItem(TypedDict, total=False):
     """The SKU of the product, instead of product_id."""
     quantity: int | None
     """Pieces to print; 1 by default."""
+
+
+class PlannedMaterialCreate(TypedDict):
+    """The type `PlannedMaterialCreate` of the API, in request bodies."""
+
+    spool_id: str
+    """The spool."""
+
+
+class _PlannedRunCreateRequired(TypedDict):
+    product_id: str
+    """The product."""
+    quantity: int
+    """Pieces on the plate."""
+
+
+class PlannedRunCreate(_PlannedRunCreateRequired, total=False):
+    """The type `PlannedRunCreate` of the API, in request bodies."""
+
+    printer_id: str | None
+    """The printer. In a request without it, the service chooses one."""
+    order_item_id: str | None
+    """The item of the order."""
+    materials: Sequence[PlannedMaterialCreate]
+    """The spools to print from. In a request, the service chooses spools for filament without one."""
 
 
 WebhookEvent = (
@@ -19517,6 +19542,7 @@ class OrdersResource:
         *,
         create: bool | None = None,
         item_ids: Sequence[str] | None = None,
+        runs: Sequence[PlannedRunCreate] | None = None,
         idempotency_key: str | None = None,
     ) -> Plan:
         """Plan an order.
@@ -19526,13 +19552,17 @@ class OrdersResource:
         of their due dates: first pieces in stock (`from_stock`), then those of unfinished runs; only the remaining
         pieces are printed. Components are planned in the same way, at all levels, and `to_assemble` lists the
         pieces to assemble from them. Filament that unfinished runs and other open orders reserve is not used. With
-        `create`, exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
+        `create`, exactly these runs are created, as `pending`: all or none. With `runs`, the plan consists of
+        these runs: those of an earlier response, with other printers, spools, numbers of pieces, or in another
+        order. What does not fit the rules is a 422 that names the field, such as `runs[2].printer_id`.
+        `docs/planning.md` has the rules.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the order, a UUID.
         :param create: Whether to create the runs; false by default.
         :param item_ids: The ids of the items of the order to plan; all items if absent.
+        :param runs: The runs of the plan, as a person has changed them; the service chooses them if absent.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -19543,6 +19573,7 @@ class OrdersResource:
             body={
                 "create": UNSET if create is None else create,
                 "item_ids": UNSET if item_ids is None else item_ids,
+                "runs": UNSET if runs is None else runs,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -20056,6 +20087,7 @@ class PlanResource:
         *,
         create: bool | None = None,
         items: Sequence[PlanItem] | None = None,
+        runs: Sequence[PlannedRunCreate] | None = None,
         idempotency_key: str | None = None,
     ) -> Plan:
         """Plan products, or all open orders.
@@ -20066,12 +20098,16 @@ class PlanResource:
         their due dates: first pieces in stock (`from_stock`), then those of unfinished runs; only the remaining
         pieces are printed. Components are planned in the same way, at all levels, and `to_assemble` lists the
         pieces to assemble from them. Filament that unfinished runs and other open orders reserve is not used. With
-        `create`, exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
+        `create`, exactly these runs are created, as `pending`: all or none. With `runs`, the plan consists of
+        these runs: those of an earlier response, with other printers, spools, numbers of pieces, or in another
+        order. What does not fit the rules is a 422 that names the field, such as `runs[2].printer_id`.
+        `docs/planning.md` has the rules.
 
         Requires the role `operator` or `admin`.
 
         :param create: Whether to create the runs; false by default.
         :param items: What to plan; all open orders if absent.
+        :param runs: The runs of the plan, as a person has changed them; the service chooses them if absent.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -20082,6 +20118,7 @@ class PlanResource:
             body={
                 "create": UNSET if create is None else create,
                 "items": UNSET if items is None else items,
+                "runs": UNSET if runs is None else runs,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -21151,8 +21188,10 @@ __all__ = [
     "PlanResource",
     "PlanTooLargeError",
     "PlannedMaterial",
+    "PlannedMaterialCreate",
     "PlannedPieces",
     "PlannedRun",
+    "PlannedRunCreate",
     "PlateOfPlateError",
     "PreconditionFailedError",
     "PrintedOrder",

@@ -4205,7 +4205,7 @@ export interface PlannedMaterial<D = number> {
   readonly spool_id: string;
   /** Number of the spool. */
   readonly spool_number: number;
-  /** Grams that the run takes from it. */
+  /** Grams that the run takes from it: as much as it needs and the spool has, in the order of the materials. */
   readonly grams: D;
 }
 
@@ -4213,7 +4213,7 @@ export interface PlannedMaterial<D = number> {
 export interface PlannedRun<D = number> {
   /** The run's id; null if it was not created. */
   readonly id: string | null;
-  /** The printer. */
+  /** The printer. In a request without it, the service chooses one. */
   readonly printer_id: string;
   /** Name of the printer. */
   readonly printer_name: string;
@@ -4237,7 +4237,7 @@ export interface PlannedRun<D = number> {
   readonly expected_start_at: string;
   /** When the run is expected to end; null if its print time is unknown. */
   readonly expected_end_at: string | null;
-  /** The spools to print from. */
+  /** The spools to print from. In a request, the service chooses spools for filament without one. */
   readonly materials: readonly PlannedMaterial<D>[];
 }
 
@@ -4255,9 +4255,9 @@ export interface UnplannedItem {
   readonly quantity: number;
   /**
    * NO_PRINTER: no available printer can print all materials with a slot for each; NO_FILAMENT: too little filament
-   * is left that is not reserved.
+   * is left that is not reserved; LEFT_OUT: the runs of the request print fewer pieces than are missing.
    */
-  readonly reason: "NO_PRINTER" | "NO_FILAMENT";
+  readonly reason: "NO_PRINTER" | "NO_FILAMENT" | "LEFT_OUT";
 }
 
 /** The type `MissingFilament` of the API. */
@@ -6898,12 +6898,34 @@ export interface PlanItem {
   quantity?: number | null | undefined;
 }
 
+/** The type `PlannedMaterialCreate` of the API, in request bodies. */
+export interface PlannedMaterialCreate {
+  /** The spool. */
+  spool_id: string;
+}
+
+/** The type `PlannedRunCreate` of the API, in request bodies. */
+export interface PlannedRunCreate {
+  /** The printer. In a request without it, the service chooses one. */
+  printer_id?: string | null | undefined;
+  /** The item of the order. */
+  order_item_id?: string | null | undefined;
+  /** The product. */
+  product_id: string;
+  /** Pieces on the plate. */
+  quantity: number;
+  /** The spools to print from. In a request, the service chooses spools for filament without one. */
+  materials?: readonly PlannedMaterialCreate[] | undefined;
+}
+
 /** The type `PlanRequest` of the API, in request bodies. */
 export interface PlanRequest {
   /** Whether to create the runs; false by default. */
   create?: boolean | null | undefined;
   /** What to plan; all open orders if absent. */
   items?: readonly PlanItem[] | undefined;
+  /** The runs of the plan, as a person has changed them; the service chooses them if absent. */
+  runs?: readonly PlannedRunCreate[] | undefined;
 }
 
 /** The type `OrderPlanRequest` of the API, in request bodies. */
@@ -6912,6 +6934,8 @@ export interface OrderPlanRequest {
   create?: boolean | null | undefined;
   /** The ids of the items of the order to plan; all items if absent. */
   item_ids?: readonly string[] | undefined;
+  /** The runs of the plan, as a person has changed them; the service chooses them if absent. */
+  runs?: readonly PlannedRunCreate[] | undefined;
 }
 
 /** The type `WebhookCreate` of the API, in request bodies. */
@@ -13384,7 +13408,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * due dates: first pieces in stock (`from_stock`), then those of unfinished runs; only the remaining pieces are
    * printed. Components are planned in the same way, at all levels, and `to_assemble` lists the pieces to assemble
    * from them. Filament that unfinished runs and other open orders reserve is not used. With `create`, exactly these
-   * runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
+   * runs are created, as `pending`: all or none. With `runs`, the plan consists of these runs: those of an earlier
+   * response, with other printers, spools, numbers of pieces, or in another order. What does not fit the rules is a
+   * 422 that names the field, such as `runs[2].printer_id`. `docs/planning.md` has the rules.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -13652,7 +13678,9 @@ export class PlanResource<M extends DecimalMode = "number"> {
    * due dates: first pieces in stock (`from_stock`), then those of unfinished runs; only the remaining pieces are
    * printed. Components are planned in the same way, at all levels, and `to_assemble` lists the pieces to assemble
    * from them. Filament that unfinished runs and other open orders reserve is not used. With `create`, exactly these
-   * runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
+   * runs are created, as `pending`: all or none. With `runs`, the plan consists of these runs: those of an earlier
+   * response, with other printers, spools, numbers of pieces, or in another order. What does not fit the rules is a
+   * 422 that names the field, such as `runs[2].printer_id`. `docs/planning.md` has the rules.
    *
    * Requires the role `operator` or `admin`.
    */
