@@ -21,6 +21,7 @@ import (
 	"spoolwright/auth/accounts"
 	"spoolwright/auth/archive"
 	"spoolwright/auth/audit"
+	"spoolwright/auth/oidc"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
@@ -209,8 +210,10 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		PublicURL: c.PublicURL, Mail: sender,
 	})
 	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), d.Now)
+	outside := webhooks.Config{AllowedNetworks: c.WebhookNetworks}
 	if c.Web != "off" { // links lead to pages
 		a.SendLinks(sender, c.PublicURL)
+		a.SignOnWith(oidc.New(webhooks.NewClient(outside, true), webhooks.NewClient(outside, false), d.Now), c.PublicURL)
 	}
 	routes := a.Routes()
 	for _, feature := range Features {
@@ -227,7 +230,6 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	routes = append(routes, watched.Routes()...)
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
-		outside := webhooks.Config{AllowedNetworks: c.WebhookNetworks}
 		filaments := &inventory.Catalog{DB: d, URL: c.CatalogURL,
 			Client: webhooks.NewClient(outside, strings.HasPrefix(c.CatalogURL, "https:"))}
 		pages := web.Config{Auth: a, Catalog: filaments, Start: start.New(d), Once: once, Insecure: c.Web == "insecure",

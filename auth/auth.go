@@ -1,6 +1,6 @@
 // Package auth manages users, passwords, sessions, tokens, API keys and the settings of tenants. It authenticates
-// requests and serves /api/v1/auth, /api/v1/users, /api/v1/api-keys and /api/v1/settings. Package accounts has the
-// commands.
+// requests and serves /api/v1/auth, /api/v1/users, /api/v1/api-keys, /api/v1/settings and /api/v1/sign-on. Package
+// accounts has the commands.
 package auth
 
 import (
@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"spoolwright/auth/oidc"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/mail"
@@ -27,6 +28,10 @@ type Service struct {
 	throttle *Throttle
 	keys     keyring
 	now      func() time.Time
+
+	signOn     *oidc.Client // see SignOnWith
+	signOnSite string       // see SignOnWith
+	only       onlyFarm
 
 	mail      *mail.Sender   // see SendLinks
 	site      string         // see SendLinks
@@ -131,7 +136,8 @@ func (s *Service) Routes() []server.Route {
 		server.Op("GET /api/v1/auth/sessions", server.Read, server.Handle(s.sessions), sessionsDoc).ForUsers(),
 		server.Op("DELETE /api/v1/auth/sessions/{id}", server.Read, server.Handle(s.revokeSession),
 			revokeSessionDoc).ForUsers(),
-	}, slices.Concat(s.factorRoutes(), s.userRoutes(), s.keyRoutes(), s.settingsRoutes())...)
+	}, slices.Concat(s.factorRoutes(), s.userRoutes(), s.keyRoutes(), s.settingsRoutes(),
+		s.signOnRoutes())...)
 }
 
 // TokenSet is the response of login and refresh.
@@ -267,7 +273,7 @@ var meDoc = &server.Doc{
 }
 
 func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.OK[User], error) {
-	user := readMe(db.ActorOf(ctx).User)
+	user := readMe(db.ActorOf(ctx))
 	return server.One(user, s.db.Read(ctx, user))
 }
 
@@ -283,21 +289,22 @@ type OwnAccount struct {
 }
 
 func (s *Service) updateMe(ctx context.Context, r *server.Request[OwnAccount]) (server.OK[User], error) {
-	id := db.ActorOf(ctx).User
-	user := readMe(id)
+	caller := db.ActorOf(ctx)
+	user := readMe(caller)
 	if !r.In.Language.Set {
 		return server.One(user, s.db.Read(ctx, user))
 	}
 	return server.One(user, s.db.Write(ctx, db.SQL(`
-		update users set language = $2, updated_at = now() where id = $1`, id, r.In.Language.Arg()), user))
+		update users set language = $2, updated_at = now() where id = $1`, caller.User, r.In.Language.Arg()), user))
 }
 
-func readMe(id string) *db.Stmt {
+func readMe(caller db.Actor) *db.Stmt {
 	return db.SQL(`
 		select id, email, name, role, language, created_at, tenant_id, otp_at is not null as otp_enabled,
-			otp_missing as otp_setup_required, (select cardinality(o.recovery_hashes) from user_otps o
+			otp_missing and not exists (select from sessions s where s.id::text = $2 and s.factor_met) as otp_setup_required,
+			(select cardinality(o.recovery_hashes) from user_otps o
 				where o.tenant_id = users.tenant_id and o.user_id = users.id and users.otp_at is not null) as recovery_codes_left
-		from users where id = $1`, id)
+		from users where id = $1`, caller.User, caller.Session)
 }
 
 // UserSession is an active login of a user.

@@ -29,8 +29,9 @@ var loginDoc = &server.Doc{
 		"A user with a second factor also sends `otp`: the code of the app, or a recovery code. Without it, the right " +
 		"password gets `OTP_REQUIRED`. A code works once. 5 wrong codes from one address within 15 minutes get a `429`, " +
 		"as do 20 within 24 hours from one of those 20 addresses, or from all others together. Recovery codes work " +
-		"nevertheless. `otp` is ignored for a user without a second factor.",
-	Errors: []*server.Error{errCredentials, errOTPRequired, errLoginOTP},
+		"nevertheless. `otp` is ignored for a user without a second factor.\n\n" +
+		"Where the farm requires the sign-on at its provider, the right password gets `SIGN_ON_REQUIRED`.",
+	Errors: []*server.Error{errCredentials, errOTPRequired, errLoginOTP, errSignOnRequired},
 }
 
 var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: language.Sprintf(
@@ -85,6 +86,10 @@ func (s *Service) startWith(
 		}
 		return nil, session, errCredentials
 	}
+	if user.required {
+		done(Passed)
+		return nil, session, errSignOnRequired
+	}
 	if !user.factor {
 		outcome = Succeeded
 		session, err = s.startSession(db.As(ctx, user.actor), user, address)
@@ -100,10 +105,15 @@ func (s *Service) startWith(
 
 // loginUser is the user whom a login names. If the user does not exist or is disabled, hash is empty.
 type loginUser struct {
-	actor        db.Actor
-	hash         string
-	factor       bool // whether a login needs a code
-	knownAddress bool // the user logged in or refreshed a session from the address within knownFor
+	actor     db.Actor
+	hash      string
+	factor    bool // whether a login needs a code
+	required  bool // whether the farm refuses a login by password
+	signedOn  bool // whether the provider of the farm has signed the user in
+	factorMet bool // whether it has confirmed a second factor
+
+	issuer, subject string // of the user's account at the provider, if signedOn is set
+	knownAddress    bool   // the user logged in or refreshed a session from the address within knownFor
 }
 
 // nobody is an id that no tenant and no user has. All logins with unknown e-mails use this id, so that together they
@@ -129,9 +139,10 @@ func (s *Service) readUser(u *loginUser, address string) *db.Stmt {
 	u.actor.SettingUp = true // a user who must set up a second factor logs in for that
 	return db.SQL(`
 		select u.password_hash, u.role, u.otp_at is not null, exists (
-			select from login_addresses a where a.user_id = u.id and a.address = $2 and a.used_at > $3)
+			select from login_addresses a where a.user_id = u.id and a.address = $2 and a.used_at > $3),
+			coalesce((select p.required from sign_on_providers p), false)
 		from users u where u.id = $1 and u.disabled_at is null`, u.actor.User, address, s.now().Add(-knownFor)).
-		Into(&u.hash, &u.actor.Role, &u.factor, &u.knownAddress)
+		Into(&u.hash, &u.actor.Role, &u.factor, &u.knownAddress, &u.required)
 }
 
 // knownFor is the time for which an address counts as known after a login or a refresh. Only the latest maxKnown
@@ -209,7 +220,7 @@ func (s *Service) begin(
 
 // startSession inserts a session for the user and deletes the user's expired sessions. The row lock waits for a
 // concurrent change of the user. If the change replaced the password hash, disabled the user or turned on a second
-// factor, the error is errCredentials.
+// factor, the error is errCredentials. So it is if the farm now requires the sign-on, and the user has not signed on.
 func (s *Service) startSession(ctx context.Context, user *loginUser, address string) (Refresh, error) {
 	session, opened, stmts := s.openSession(user, address)
 	err := s.db.Write(ctx, stmts...)
@@ -223,12 +234,20 @@ func (s *Service) startSession(ctx context.Context, user *loginUser, address str
 func (s *Service) openSession(user *loginUser, address string) (session Refresh, opened *db.Stmt, all []*db.Stmt) {
 	now, actor := s.now().UTC().Truncate(time.Second), user.actor
 	session = Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: value.NewID(), Counter: 1, IssuedAt: now}
+	lifetime := s.tokens.RefreshTTL()
+	if user.signedOn {
+		lifetime = min(lifetime, signOnFor)
+	}
 	opened = db.SQL(`
-		with u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null
-			and (otp_at is not null) = $6 for share)
-		insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at)
-		select $1, u.id, 1, $3, $3, $4 from u returning id`,
-		session.SessionID, actor.User, now, now.Add(s.tokens.RefreshTTL()), user.hash, user.factor)
+		with p as materialized (select required from sign_on_providers for share), u as (
+			select id from users where id = $2 and password_hash = $5 and disabled_at is null
+				and (otp_at is not null) = $6 and case when $7::boolean
+					then (sign_on_issuer, sign_on_subject) = ($9::text, $10::text)
+					else not exists (select from p where p.required) end for share)
+		insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at, signed_on, factor_met)
+		select $1, u.id, 1, $3, $3, $4, $7, $8 from u returning id`,
+		session.SessionID, actor.User, now, now.Add(lifetime), user.hash, user.factor, user.signedOn, user.factorMet,
+		user.issuer, user.subject)
 	return session, opened, []*db.Stmt{
 		db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now),
 		opened,

@@ -40,7 +40,7 @@ const extendAfter = time.Hour
 func (s *Service) SignIn(ctx context.Context, email, password, address string) (cookie, token string, err error) {
 	user, session, err := s.startWith(ctx, email, password, "", address)
 	if err == errOTPRequired {
-		token, err = s.tokens.passed(passed{user.actor.Tenant, user.actor.User, passwordDigest(user.hash)})
+		token, err = s.passedToken(user)
 		return "", token, err
 	}
 	if err != nil {
@@ -54,13 +54,20 @@ func (s *Service) SignIn(ctx context.Context, email, password, address string) (
 var ErrSignInAgain = &server.Error{Status: 401, Code: "INVALID_TOKEN", Detail: language.Sprintf(
 	"Sign in again: this took too long")}
 
-// SignInWithCode starts a session of a browser and returns its cookie. The token is that of SignIn.
+// passedToken returns the token for SignInWithCode.
+func (s *Service) passedToken(user *loginUser) (string, error) {
+	return s.tokens.passed(passed{user.actor.Tenant, user.actor.User, passwordDigest(user.hash), user.issuer,
+		user.subject})
+}
+
+// SignInWithCode starts a session of a browser and returns its cookie. The token is that of SignIn or FinishSignOn.
 func (s *Service) SignInWithCode(ctx context.Context, token, code, address string) (cookie string, err error) {
 	p, err := s.tokens.parsePassed(token)
 	if err != nil {
 		return "", ErrSignInAgain.Because(err)
 	}
-	user := &loginUser{actor: db.Actor{Tenant: p.TenantID, User: p.UserID}}
+	user := &loginUser{actor: db.Actor{Tenant: p.TenantID, User: p.UserID}, signedOn: p.Account != "",
+		issuer: p.Issuer, subject: p.Account}
 	if err := s.db.Read(db.As(ctx, db.Actor{Tenant: p.TenantID}), s.readUser(user, address)); err != nil {
 		return "", err
 	}
@@ -106,7 +113,7 @@ func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db
 		Actor: db.Actor{Tenant: session.TenantID, User: session.UserID, Session: session.SessionID}}
 	ctx = db.As(ctx, db.Actor{Tenant: session.TenantID})
 	found := db.SQL(`
-		select u.role, u.name, u.email, u.otp_missing, t.name, t.time_zone, coalesce(t.currency, ''),
+		select u.role, u.name, u.email, u.otp_missing, s.factor_met, t.name, t.time_zone, coalesce(t.currency, ''),
 			coalesce(t.farm_url, ''), coalesce(u.language, ''), coalesce(t.language, '')
 		from sessions s cross join lateral (
 			select role, name, email, otp_missing, language from users
@@ -115,7 +122,7 @@ func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db
 			select name, time_zone, currency, farm_url, language from tenants where tenant_id = s.tenant_id
 		) t
 		where s.id = $1 and s.user_id = $2 and s.expires_at > $3`, session.SessionID, session.UserID, now).Quick().
-		Into(&v.Actor.Role, &v.Name, &v.Email, &v.MustSetUp, &v.Farm, &v.TimeZone, &v.Currency,
+		Into(&v.Actor.Role, &v.Name, &v.Email, &v.MustSetUp, &v.Actor.SettingUp, &v.Farm, &v.TimeZone, &v.Currency,
 			&v.FarmURL, &v.Language, &v.FarmLanguage)
 	if err := s.db.Read(ctx, append(more, found)...); err != nil {
 		return Visitor{}, err
@@ -124,6 +131,7 @@ func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db
 		return Visitor{}, server.ErrInvalidToken
 	}
 	v.Level = Role(v.Actor.Role).access()
+	v.MustSetUp = v.MustSetUp && !v.Actor.SettingUp
 	if now.Sub(session.IssuedAt) < extendAfter {
 		return v, nil
 	}

@@ -152,7 +152,8 @@ var errOwnFactor = server.Conflict("OTP_NOT_ENABLED", "Set up your own second fa
 func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings]) (server.OK[Settings], error) {
 	in := &r.In
 	needsFactor := in.Factor.Or("optional") != "optional"
-	set, args := server.Assignments(in, []any{in.TimeZone.Arg(), needsFactor, db.ActorOf(ctx).User})
+	caller := db.ActorOf(ctx)
+	set, args := server.Assignments(in, []any{in.TimeZone.Arg(), needsFactor, caller.User, caller.Session})
 	if in.Rates != nil {
 		rows := make([]map[string]any, len(in.Rates))
 		for i, r := range in.Rates {
@@ -177,14 +178,16 @@ func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings
 		return s.getSettings(ctx, &server.Request[struct{}]{})
 	}
 	hasFactor := false
-	own := db.SQL(`select otp_at is not null from users where id = $1`, db.ActorOf(ctx).User).Into(&hasFactor)
+	own := db.SQL(`select otp_at is not null or exists (select from sessions s where s.id::text = $2 and s.factor_met)
+		from users where id = $1`, caller.User, caller.Session).Into(&hasFactor)
 	// On some systems, pg_timezone_names also lists files that are not time zones.
 	settings := db.SQL(`
 		update tenants set `+set+`, updated_at = now()
 		where `+ownTenant+` and ($1::text is null or $1 !~ '^(posix|right)/'
 			and $1 not in ('localtime', 'posixrules', 'Factory')
 			and exists (select from pg_timezone_names z where z.name = $1))
-			and (not $2::boolean or exists (select from users u where u.id = $3 and u.otp_at is not null))
+			and (not $2::boolean or exists (select from users u where u.id = $3 and u.otp_at is not null)
+				or exists (select from sessions s where s.id::text = $4 and s.factor_met))
 		returning `+settingsColumns, args...)
 	err := s.db.Write(ctx, own, settings)
 	if err == nil && settings.Rows() == 0 && needsFactor && !hasFactor {

@@ -31,6 +31,7 @@ const (
 	refreshAudience = "spoolwright:refresh"
 	pagesAudience   = "spoolwright:pages"
 	codeAudience    = "spoolwright:code"
+	signOnAudience  = "spoolwright:sign-on"
 	minSecretBytes  = 32
 	maxTokenBytes   = 4 << 10
 	issuedAtSkew    = 5 * time.Second // tolerance for the clock of another instance that issued a token
@@ -72,6 +73,7 @@ type Tokens struct {
 	verified   tokenCache[Principal] // access tokens
 	visitors   tokenCache[Refresh]   // cookies of the pages
 	vault      vault.Vault           // of the secrets of second factors
+	secrets    vault.Vault           // of the secrets of providers
 }
 
 // tokenCache maps the SHA-256 of verified tokens to their content, because verification costs more CPU time than the
@@ -160,6 +162,7 @@ func NewTokens(secrets []string, accessTTL, refreshTTL time.Duration, now func()
 		t.keys.Keys = append(t.keys.Keys, []byte(secret))
 	}
 	t.vault = vault.New(secrets, "spoolwright: second factors")
+	t.secrets = vault.New(secrets, "spoolwright: secrets of providers")
 	// The library joins "expired" with other claim errors; check returns ErrTokenExpired only if there is no other
 	// error.
 	t.parser = jwt.NewParser(
@@ -180,7 +183,8 @@ const longestSession = 90 * 24 * time.Hour
 
 // lastEnd returns an SQL expression for the time at which a row of sessions ends at the latest.
 func (t *Tokens) lastEnd() string {
-	return fmt.Sprintf("created_at + interval '%d seconds'", max(longestSession, t.refreshTTL)/time.Second)
+	return fmt.Sprintf("created_at + interval '1 second' * case when signed_on then %d else %d end",
+		signOnFor/time.Second, max(longestSession, t.refreshTTL)/time.Second)
 }
 
 // Access returns a new access token for p, valid from now. It returns an error if an id or the role of p is invalid.
@@ -263,17 +267,20 @@ func (t *Tokens) parseRefresh(audience, raw string) (Refresh, time.Time, error) 
 	return r, c.ExpiresAt.Time, nil
 }
 
-// passed is the content of a token which proves that a person entered the right password on a page. The page then asks
-// for a code.
+// passed is the content of a token which proves that a person entered the right password on a page, or signed on. The
+// page then asks for a code.
 type passed struct {
 	TenantID, UserID string
 	Password         string // a digest of the stored hash: a new password ends the token
+	Issuer, Account  string // if the person signed on: the account at the provider
 }
 
 type passedClaims struct {
 	jwt.RegisteredClaims
 	Tenant   string `json:"tenant"`
 	Password string `json:"password"`
+	Issuer   string `json:"sign_on_issuer,omitempty"`
+	Account  string `json:"sign_on_subject,omitempty"`
 }
 
 // passedFor is how long a page waits for a code.
@@ -281,7 +288,7 @@ const passedFor = 10 * time.Minute
 
 func (t *Tokens) passed(p passed) (string, error) {
 	claims := registered(codeAudience, p.UserID, rand.Text(), t.now(), passedFor)
-	return t.sign(passedClaims{claims, p.TenantID, p.Password})
+	return t.sign(passedClaims{claims, p.TenantID, p.Password, p.Issuer, p.Account})
 }
 
 // parsePassed verifies a token of passed. The error is ErrTokenExpired or ErrTokenInvalid.
@@ -290,7 +297,7 @@ func (t *Tokens) parsePassed(raw string) (passed, error) {
 	if !t.verify(raw, &c) {
 		return passed{}, ErrTokenInvalid
 	}
-	p := passed{c.Tenant, c.Subject, c.Password}
+	p := passed{c.Tenant, c.Subject, c.Password, c.Issuer, c.Account}
 	return p, t.check(&c.RegisteredClaims, codeAudience, isID(p.TenantID) && isID(p.UserID) && p.Password != "")
 }
 

@@ -48,6 +48,7 @@ type UserAccount struct {
 	Send     value.Optional[bool]     `json:"send" rule:"notNull,writeOnly"`
 	Invited  bool                     `json:"invited" rule:"readOnly,notNull"`
 	OTP      bool                     `json:"otp_enabled" rule:"readOnly,notNull"`
+	SignOn   bool                     `json:"sign_on" rule:"readOnly,notNull"`
 	// The last e-mail with a password link.
 	LinkEmail      value.Optional[LinkEmailState]  `json:"link_email" rule:"readOnly,unsorted"`
 	LinkEmailAt    value.Optional[value.Timestamp] `json:"link_email_at" rule:"readOnly,unsorted"`
@@ -84,7 +85,11 @@ func checkNewPassword(problems *server.Problems, field string, password value.Op
 
 // userColumns selects the fields of a UserAccount.
 const userColumns = `id, email, name, role, language, disabled_at is not null as disabled, ` +
-	`password_hash = '' as invited, otp_at is not null as otp_enabled, ` + linkEmailColumns + `, created_at, updated_at`
+	invitedColumn + `, otp_at is not null as otp_enabled, sign_on_subject is not null as sign_on, ` + linkEmailColumns +
+	`, created_at, updated_at`
+
+// invitedColumn selects whether a user has never been able to sign in.
+const invitedColumn = `password_hash = '' and sign_on_subject is null as invited`
 
 // linkEmailColumns selects, for a row of users, the fields about the last e-mail with a link.
 const linkEmailColumns = `
@@ -108,9 +113,9 @@ type UserFilter struct {
 
 func (f UserFilter) list() *server.List {
 	l := server.NewList(`(
-			select *, disabled_at is not null as disabled, password_hash = '' as invited, otp_at is not null as otp_enabled,
-				`+linkEmailColumns+` from users
-		) users`, "id, email, name, role, language, disabled, invited, otp_enabled, link_email, link_email_at, "+
+			select *, disabled_at is not null as disabled, `+invitedColumn+`, otp_at is not null as otp_enabled,
+				sign_on_subject is not null as sign_on, `+linkEmailColumns+` from users
+		) users`, "id, email, name, role, language, disabled, invited, otp_enabled, sign_on, link_email, link_email_at, "+
 		"link_email_error, created_at, updated_at", "", "")
 	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, f.Email)
 	l.WhereOneOf("role", f.Role)
@@ -235,7 +240,8 @@ var updateUserDoc = &server.Doc{
 		"`disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, " +
 		"a refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so " +
 		"that refresh tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an " +
-		"enabled admin who has a password. `email` cannot be changed; its current value is accepted.",
+		"enabled admin who has a password or an account at the provider. `email` cannot be changed; its current value is " +
+		"accepted.",
 	Errors:  []*server.Error{errLastAdmin},
 	Request: `{"name":"Bob Miller","role":"viewer"}`,
 }
@@ -278,7 +284,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 				when $6::boolean then 'EMAIL'
 				when t.role = 'admin' and not t.disabled and (t.new_role <> 'admin' or t.new_disabled) and not exists (
 					select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null
-						and o.password_hash <> '')
+						and (o.password_hash <> '' or o.sign_on_subject is not null))
 					then 'LAST_ADMIN'
 			end as problem
 			from target t
@@ -347,7 +353,8 @@ func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (
 	// caller can be the last admin.
 	found := db.SQL(`
 		select u.email, u.role = 'admin' and not exists (
-			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null and o.password_hash <> '')
+			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null
+				and (o.password_hash <> '' or o.sign_on_subject is not null))
 		from users u where u.id = $1 for update`, id).Into(&email, &last)
 	err := s.db.Decide(ctx, []*db.Stmt{
 		lockUsers(), caller.Bind(), found,

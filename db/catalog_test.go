@@ -101,6 +101,8 @@ var privileges = map[string]string{
 	"audit_log":             "SELECT INSERT",
 	"link_emails":           "SELECT INSERT UPDATE DELETE",
 	"user_otps":             "SELECT INSERT UPDATE DELETE",
+	"sign_on_providers":     "SELECT INSERT UPDATE DELETE",
+	"sign_on_uses":          "SELECT INSERT DELETE",
 }
 
 const (

@@ -31,7 +31,8 @@ type Actor struct {
 	KeyHash            string // the SHA-256 of the key's secret, as 32 bytes
 	Session            string // the id of the user's session, or ""; statements do not check it
 
-	// SettingUp permits a user who lacks the second factor that the tenant requires.
+	// SettingUp permits a user who lacks the second factor that the tenant requires: to set it up, or because the provider
+	// with which the user signed on has confirmed one.
 	SettingUp bool
 }
 

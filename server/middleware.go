@@ -332,7 +332,7 @@ func tenant(who callers) middleware {
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			actor := infoOf(r).caller.Actor
-			actor.SettingUp = who.settingUp
+			actor.SettingUp = actor.SettingUp || who.settingUp
 			next.ServeHTTP(w, r.WithContext(db.As(r.Context(), actor)))
 		})
 	}

@@ -104,7 +104,7 @@ type Doc struct {
 	Tag         *Tag     // the group in which documentation pages show the operation
 	Summary     string   // one line without a full stop
 	Description string   // Markdown
-	Errors      []*Error // the operation's own errors with status 400, 401 and 409
+	Errors      []*Error // the operation's own errors with status 400, 401 and 409; ErrNotFound if the path has no id
 	Request     string   // an example of the body, if the examples of its fields do not suffice
 
 	// Events means that the operation registers the request's "url" as a receiver of events. The OpenAPI document then

@@ -50,6 +50,8 @@ var actionNames = []word{
 	{"shop.removed", "Shop removed"},
 	{"printer.created", "Printer created"}, {"printer.changed", "Printer changed"},
 	{"printer.removed", "Printer removed"}, {"printer.restored", "Printer restored"},
+	{"sign_on.created", "Sign-on created"}, {"sign_on.changed", "Sign-on changed"},
+	{"sign_on.rotated", "Sign-on rotated"}, {"sign_on.removed", "Sign-on removed"},
 	{"printer_connection.created", "Printer connection created"},
 	{"printer_connection.changed", "Printer connection changed"},
 	{"printer_connection.rotated", "Printer connection rotated"},

@@ -43,10 +43,7 @@ func (s *site) signsIn(r *http.Request) bool {
 }
 
 func (v *visit) setCookie(value string, age time.Duration) {
-	http.SetCookie(v.w, &http.Cookie{
-		Name: v.site.cookieName(v.r), Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true,
-		Secure: v.site.server.IsSecure(v.r), SameSite: http.SameSiteLaxMode,
-	})
+	v.setNamed("", value, age)
 }
 
 func (s *site) identify(r *http.Request) (server.Caller, bool) {

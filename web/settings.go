@@ -9,7 +9,8 @@ import (
 )
 
 // settingsTabs are the pages of the settings, each with the forms whose addresses are below its own.
-var settingsTabs = []word{{"/settings", "Farm"}, {"/settings/users", "People"}, {"/settings/keys", "API keys"},
+var settingsTabs = []word{{"/settings", "Farm"}, {"/settings/users", "People"},
+	{"/settings/sign-on", "Sign-on"}, {"/settings/keys", "API keys"},
 	{"/settings/fields", "Custom fields"}, {"/settings/shops", "Shops"},
 	{"/settings/webhooks", "Webhooks"}, {"/settings/backup", "Backup"}, {"/settings/audit", "Log|of changes"}}
 
@@ -52,6 +53,7 @@ type account struct {
 	Disabled              bool
 	Invited               bool
 	OTPEnabled            bool       `json:"otp_enabled"`
+	SignOn                bool       `json:"sign_on"`
 	LinkEmail             string     `json:"link_email"` // waiting, sent, refused or ""
 	LinkEmailAt           *time.Time `json:"link_email_at"`
 	LinkEmailError        string     `json:"link_email_error"`

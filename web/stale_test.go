@@ -39,7 +39,7 @@ var others = map[string]string{
 		/runs/{id}/items/{part}/remove /runs/{id}/materials/{part}/remove /settings/keys/{id}/revoke
 		/printers/{id}/key/{part}/revoke /settings/shops/{id}/remove /settings/shops/names/{id}/forget
 		/settings/webhooks/{id}/remove /settings/users/{id}/reset-otp /samples/remove
-		/printers/{id}/connection/remove`,
+		/printers/{id}/connection/remove /settings/users/{id}/forget-sign-on /settings/sign-on/remove`,
 	"they record an entry of a ledger, and each one counts": `/spools/{id}/weigh /spools/{id}/deduct
 		/spools/{id}/refill /products/{id}/count /products/{id}/scrap /products/{id}/adjust /products/{id}/assemble
 		/products/{id}/disassemble /orders/{id}/deliver /printers/{id}/maintained`,
@@ -67,6 +67,7 @@ var notAlone = map[string]string{
 	"/orders/{id}/edit prices_include_tax": "it has two values, and is required",
 	"/runs/{id}/correct reason":            "a reason is not a change",
 	"/printers/{id}/connection secret":     "the secret is never shown",
+	"/settings/sign-on client_secret":      "the secret is never shown",
 	"/settings/fields/{id}/edit entity":    "the API keeps it",
 	"/settings/fields/{id}/edit key":       "the API keeps it",
 	"/settings/fields/{id}/edit type":      "the API keeps it",
@@ -197,6 +198,8 @@ func staleFarm(t *testing.T, c *testkit.Client) {
 	c.Do(t, "PUT", "/api/v1/printers/"+watched+"/connection", j{"kind": "bambu", "address": "10.0.0.9",
 		"serial": "01P00A123"}).Want(200)
 	c.Post(t, "/api/v1/printers", j{"name": "Three", "slots": 4}).Want(201)
+	c.Do(t, "PUT", signOnAPI, j{"issuer": "https://login.farm.example", "client_id": "farm", "factors": []string{"mfa"},
+		"email_domain": "farm.example"}).Want(200)
 	c.Do(t, "PUT", "/api/v1/printers/"+printer+"/slots/1", j{"spool_id": spools[0]}).Want(200)
 	hook := c.NewProduct(t, "Hook", 10)
 	c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": hook}},

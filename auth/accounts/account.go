@@ -224,6 +224,18 @@ func (a Accounts) change(ctx context.Context, email, sql string, arg any) error 
 		db.SQL(`delete from sessions where user_id = $1`, actor.User))
 }
 
+// AllowPasswords lets the users of a tenant log in by password again, where the tenant requires the sign-on at its
+// provider. It reports whether it did.
+func (a Accounts) AllowPasswords(ctx context.Context, name string) (TenantInfo, bool, error) {
+	tenant, err := a.FindTenant(ctx, name)
+	if err != nil {
+		return tenant, false, err
+	}
+	changed := db.SQL(`update sign_on_providers set required = false, updated_at = now() where required returning id`)
+	err = a.DB.Write(db.As(ctx, db.Actor{Tenant: tenant.ID}), changed)
+	return tenant, changed.Rows() > 0, err
+}
+
 // findUser returns the user with the e-mail. The error wraps ErrNoUser if no user has the e-mail.
 func (a Accounts) findUser(ctx context.Context, email string) (db.Actor, error) {
 	actor, found, err := a.DB.FindLogin(ctx, auth.EmailKey(email))

@@ -21,6 +21,16 @@ func tenantCommands() []cli.Command {
 				}
 			},
 		}, {
+			Name: "tenant allow-passwords", Args: "NAME", Needs: cli.Farm,
+			Help: "allow logins by password where the tenant requires the sign-on at its provider",
+			Setup: cli.Without(func(ctx context.Context, c *cli.Call) error {
+				tenant, changed, err := Accounts{DB: c.DB}.AllowPasswords(ctx, c.Operands[0])
+				if err == nil && !changed {
+					err = fmt.Errorf("the tenant %q allows logins by password already", tenant.Name)
+				}
+				return report(c, err, "users of the tenant %q can log in by password again", tenant.Name)
+			}),
+		}, {
 			Name: "tenant rename", Args: "NAME NEW-NAME", Needs: cli.Farm,
 			Help: "change the name of a tenant",
 			Setup: cli.Without(func(ctx context.Context, c *cli.Call) error {

@@ -12,6 +12,7 @@ import (
 var omitted = map[string]string{
 	"sessions":         "a login belongs to this installation",
 	"login_addresses":  "they are addresses that this installation trusts",
+	"sign_on_uses":     "an answer of a provider goes to this installation",
 	"idempotency_keys": "a repeated request goes to this installation, within a day",
 	"login_directory":  "an import fills it from the users",
 	"key_directory":    "an import fills it from the API keys",
@@ -52,6 +53,7 @@ var partials = []partial{
 		"revoked_at": `coalesce(revoked_at, now())`}},
 	{table: "webhooks", has: func(p Parts) bool { return p.Webhooks }},
 	{table: "webhook_deliveries", has: func(p Parts) bool { return p.Webhooks }},
+	{table: "sign_on_providers", has: func(p Parts) bool { return p.Webhooks }},
 	{table: "shops", has: func(p Parts) bool { return p.Webhooks }},
 	{table: "printer_connections", has: func(p Parts) bool { return p.Webhooks }},
 	{table: "shop_orders", has: func(p Parts) bool { return p.Webhooks }},

@@ -80,6 +80,7 @@ const actions = `
 	user.recovery_code_used user.recovery_codes_renewed
 	api_key.created api_key.changed api_key.rotated api_key.revoked
 	settings.changed
+	sign_on.created sign_on.changed sign_on.rotated sign_on.removed
 	webhook.created webhook.changed webhook.disabled webhook.enabled webhook.rotated webhook.removed
 	shop.created shop.changed shop.rotated shop.removed
 	printer.created printer.changed printer.removed printer.restored
@@ -139,8 +140,8 @@ func Routes(d *db.DB) []server.Route {
 
 var listDoc = &server.Doc{
 	ID: "listAuditLog", Tag: tag, Summary: "Read the audit log",
-	Description: "Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to " +
-		"shops, printers, connections to printers or custom fields, and who exported, " +
+	Description: "Returns who signed in or failed to, who changed users, API keys, settings, the sign-on, webhooks, " +
+		"connections to shops, printers, connections to printers or custom fields, and who exported, " +
 		"imported, removed, restored or corrected something, newest " +
 		"first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that " +
 		"time. An entry has the names of fields, but not their values.\n\n" +

@@ -104,17 +104,21 @@ begin
 		when 'run' then r ->> 'printer_name'
 		when 'webhook' then coalesce(r ->> 'description', r ->> 'format')
 		when 'printer_connection' then r ->> 'kind'
+		when 'sign_on' then r ->> 'issuer'
 		else r ->> 'name'
 	end;
-	perform audit_add(kind || '.' || what, kind, case when kind <> 'settings' then (r ->> 'id')::uuid end,
-		nullif(called, ''), changed, person, (r ->> 'tenant_id')::uuid);
+	perform audit_add(kind || '.' || what, kind,
+		case when kind not in ('settings', 'sign_on') then (r ->> 'id')::uuid end, nullif(called, ''),
+		changed, person, (r ->> 'tenant_id')::uuid);
 	return null;
 end $$;
 
 create or replace trigger audit_changed
-	after insert or delete or update of name, role, language, password_hash, disabled_at, link_hash, otp_at
+	after insert or delete or update of name, role, language, password_hash, disabled_at, link_hash, otp_at,
+		sign_on_subject
 	on users for each row execute function audit_change('user',
-		'email,name,role,language,password_hash:password,disabled_at:disabled,link_hash:password_link,otp_at:otp_enabled');
+		'email,name,role,language,password_hash:password,disabled_at:disabled,link_hash:password_link,otp_at:otp_enabled,'
+		'sign_on_subject:sign_on');
 create or replace trigger audit_changed
 	after insert or delete or update of name, role, expires_at, printer_id, revoked_at, hash
 	on api_keys for each row execute function audit_change('api_key',
@@ -128,6 +132,10 @@ create or replace trigger audit_changed
 	after insert or delete or update of url, events, description, format, daily, disabled_at, previous_until
 	on webhooks for each row execute function audit_change('webhook',
 		'url,events,description,format,daily,disabled_at:disabled,previous_until:secret');
+create or replace trigger audit_changed after insert or delete or update
+	on sign_on_providers for each row execute function audit_change('sign_on',
+		'issuer,client_id,secret_at:secret,email_domain,role_claim,admin_value,operator_value,viewer_value,factors,'
+		'required');
 create or replace trigger audit_changed after insert or delete or update of name, kind, previous_until
 	on shops for each row execute function audit_change('shop', 'name,kind,previous_until:secret');
 create or replace trigger audit_changed after insert or delete or update

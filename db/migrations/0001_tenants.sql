@@ -89,11 +89,16 @@ create table users (
 	link_expires_at timestamptz,
 	otp_at timestamptz, -- since when a login needs a code; null if it needs none
 	otp_missing boolean not null default false, -- whether the user must set up a second factor first
+	-- The account at a provider of OpenID Connect with which the user signs on. Null before the first time.
+	sign_on_issuer text collate "C" check (length(sign_on_issuer) <= 300),
+	sign_on_subject text collate "C" check (length(sign_on_subject) <= 255),
 	language text collate "C" -- null means that of the farm or the browser
 		check (language in ('de', 'en', 'es', 'fr', 'it', 'nl', 'pl', 'pt-BR', 'ja', 'zh-CN')),
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id, id),
+	unique (tenant_id, sign_on_issuer, sign_on_subject),
+	check ((sign_on_issuer is null) = (sign_on_subject is null)),
 	foreign key (tenant_id) references tenants (tenant_id)
 );
 call tenant_table('users', 'select, insert, update, delete');
@@ -133,6 +138,38 @@ create table link_emails (
 );
 call tenant_table('link_emails', 'select, insert, update, delete');
 
+-- The provider of OpenID Connect with which users of the farm sign on.
+create table sign_on_providers (
+	tenant_id uuid,
+	id uuid not null, -- part of the encryption of the secret
+	issuer text collate "C" not null check (length(issuer) <= 300),
+	client_id text collate "C" not null check (length(client_id) <= 200),
+	secret bytea check (length(secret) <= 4000), -- encrypted; null for a public client
+	secret_at timestamptz, -- when it was entered, which a new encryption does not change
+	email_domain text collate "C" check (length(email_domain) <= 200), -- of persons who become users
+	role_claim text collate "C" check (length(role_claim) <= 100),
+	admin_value text collate "C" check (length(admin_value) <= 200),
+	operator_value text collate "C" check (length(operator_value) <= 200),
+	viewer_value text collate "C" check (length(viewer_value) <= 200),
+	factors text[] collate "C" not null default '{}' check (cardinality(factors) <= 100), -- values of amr and acr
+	required boolean not null default false, -- whether a login by password is refused
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
+	primary key (tenant_id),
+	foreign key (tenant_id) references tenants (tenant_id)
+);
+call tenant_table('sign_on_providers', 'select, insert, update, delete');
+
+-- The sign-ons that have ended, so that an answer of a provider has no effect when it is sent again.
+create table sign_on_uses (
+	tenant_id uuid,
+	state bytea not null check (length(state) = 32), -- SHA-256 of the parameter state
+	used_at timestamptz not null,
+	primary key (tenant_id, state),
+	foreign key (tenant_id) references tenants (tenant_id)
+);
+call tenant_table('sign_on_uses', 'select, insert, delete');
+
 -- The names of deleted users, which the usage ledger shows.
 create table former_users (
 	tenant_id uuid,
@@ -152,6 +189,8 @@ create table sessions (
 	created_at timestamptz not null,
 	refreshed_at timestamptz not null, -- when the counter was last raised
 	expires_at timestamptz not null,
+	signed_on boolean not null default false, -- whether it began at the farm's provider of OpenID Connect
+	factor_met boolean not null default false, -- whether the provider confirmed a second factor
 	primary key (tenant_id, id),
 	foreign key (tenant_id, user_id) references users (tenant_id, id)
 );

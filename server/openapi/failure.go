@@ -74,7 +74,7 @@ var sharedFailures = []failure{
 }
 
 func failures(route server.Route) []failure {
-	e, ids := route.Endpoint, strings.Contains(route.Path(), "{")
+	e, absent := route.Endpoint, strings.Contains(route.Path(), "{")
 	badRequest := failure{status: 400, what: "The request cannot be executed"}
 	unauthorized := failure{status: 401, what: "The credentials are not valid"}
 	conflict := failure{status: 409, what: "The request contradicts an earlier one"}
@@ -85,6 +85,8 @@ func failures(route server.Route) []failure {
 		switch e.Status {
 		case 401:
 			unauthorized.errors = append(unauthorized.errors, e)
+		case 404:
+			absent = true
 		case 409:
 			conflict.errors = append(conflict.errors, e)
 		default:
@@ -108,7 +110,7 @@ func failures(route server.Route) []failure {
 		case 403:
 			applies = route.Access != server.Public || route.UsersOnly
 		case 404:
-			applies = ids
+			applies = absent
 		case 409:
 			applies = route.Idempotent
 			if len(conflict.errors) > 0 {

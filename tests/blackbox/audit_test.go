@@ -294,6 +294,18 @@ func TestAuditLog(t *testing.T) {
 	added("connection changed", by("printer_connection.changed", printer, "moonraker", "address"))
 	admin.Delete(t, "/api/v1/printers/"+printer+"/connection").Want(204)
 	added("connection removed", by("printer_connection.removed", printer, "moonraker"))
+	signOn := func(body j) { t.Helper(); admin.Do(t, "PUT", "/api/v1/sign-on", body).Want(200) }
+	const issuer = "https://login.test.example"
+	signOn(j{"issuer": issuer, "client_id": "farm", "client_secret": "0123456789"})
+	added("sign-on created", by("sign_on.created", "", issuer))
+	signOn(j{"issuer": issuer, "client_id": "farm"})
+	added("the same sign-on")
+	signOn(j{"issuer": issuer, "client_id": "farm", "email_domain": "test.example"})
+	added("sign-on changed", by("sign_on.changed", "", issuer, "email_domain"))
+	signOn(j{"issuer": issuer, "client_id": "farm", "email_domain": "test.example", "client_secret": "9876543210"})
+	added("secret of the sign-on", by("sign_on.rotated", "", issuer, "secret"))
+	admin.Delete(t, "/api/v1/sign-on").Want(204)
+	added("sign-on removed", by("sign_on.removed", "", issuer))
 	field := create("/custom-fields", j{"entity": "spool", "key": "shelf", "name": "Shelf", "type": "text"})
 	added("field created", by("custom_field.created", field, "Shelf"))
 	patch("/custom-fields", field, j{"name": "Rack"})

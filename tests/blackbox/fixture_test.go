@@ -369,6 +369,9 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		}
 		return path
 	}
+	if pattern == "/api/v1/sign-on" && f.admin.Get(t, pattern).Status == 404 {
+		f.admin.Do(t, "PUT", pattern, testkit.JSON{"issuer": "https://127.0.0.1:1", "client_id": "farm"}).Want(200)
+	}
 	if printers, rest, ok := strings.Cut(pattern, "/{id}/connection"); ok { // of a printer that has one
 		const own = "/connection"
 		if f.ids[own] == "" || f.admin.Get(t, printers+"/"+f.ids[own]).Status == 404 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	netmail "net/mail"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 
 	"spoolwright/app"
 	"spoolwright/auth"
+	"spoolwright/auth/oidc"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders/shops"
@@ -56,6 +59,8 @@ type Options struct {
 	PerMinute, PerHour int
 	Now                func() time.Time
 	DB                 *db.DB
+	Networks           []netip.Prefix       // networks that are not public in which providers of sign-on may be
+	Roots              *x509.CertPool       // certificate authorities of providers of sign-on; nil means the system's
 	Pages              func(*web.Config)    // edits the configuration of the pages
 	Change             func(*server.Config) // edits the configuration before the server is created
 }
@@ -106,6 +111,9 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 		o.Pages(&pages)
 	}
 	service.SendLinks(pages.Mail, pages.PublicURL)
+	outside := webhooks.Config{AllowedNetworks: o.Networks, Roots: o.Roots}
+	service.SignOnWith(oidc.New(webhooks.NewClient(outside, true), webhooks.NewClient(outside, false), o.Now),
+		pages.PublicURL)
 	config := server.Config{
 		Routes: routes, Document: openapi.Document, Secrets: []string{Secret}, DB: o.DB,
 		Authenticate: service.Authenticate, Ready: o.DB.Ready,

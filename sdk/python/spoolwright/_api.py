@@ -111,7 +111,7 @@ PiecesGroup = Literal["variant", "product"]
 
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
-Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "printer_connection.created", "printer_connection.changed", "printer_connection.rotated", "printer_connection.removed", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "data.import_undone", "spool.refilled", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
+Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "sign_on.created", "sign_on.changed", "sign_on.rotated", "sign_on.removed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "printer_connection.created", "printer_connection.changed", "printer_connection.rotated", "printer_connection.removed", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "data.import_undone", "spool.refilled", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
 
 ActorKind = Literal["user", "api_key", "command_line", "service", "unknown"]
 
@@ -273,9 +273,11 @@ class UserAccount:
     disabled: bool
     """A disabled user cannot log in. Default: false."""
     invited: bool
-    """Whether the user has not set the first password yet."""
+    """Whether the user has neither set a password nor signed on yet."""
     otp_enabled: bool
     """Whether a login of the user needs a code."""
+    sign_on: bool
+    """Whether an account at the provider of the farm is known as the user's."""
     link_email: LinkEmailState | None
     """The last e-mail with a password link waits for the mail server, was sent, or was refused."""
     link_email_at: _dt.datetime | None
@@ -301,6 +303,7 @@ def _UserAccount(d: Any, etag: str | None = None) -> UserAccount:
         disabled=get("disabled"),
         invited=get("invited"),
         otp_enabled=get("otp_enabled"),
+        sign_on=get("sign_on"),
         link_email=get("link_email"),
         link_email_at=_core.timestamp(get("link_email_at")),
         link_email_error=get("link_email_error"),
@@ -614,6 +617,63 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         second_factor=get("second_factor"),
         farm_url=get("farm_url"),
         language=get("language"),
+        updated_at=_core.timestamp(get("updated_at")),
+        etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignOn:
+    """The type `SignOn` of the API."""
+
+    issuer: str
+    """Identifier of the issuer: the URL below which its configuration of OpenID Connect is."""
+    client_id: str
+    """Identifier of the client that the provider has given to the farm."""
+    has_client_secret: bool
+    """Whether there is a secret."""
+    email_domain: str | None
+    """Domain of e-mail addresses whose owners become users; null means that nobody does."""
+    role_claim: str | None
+    """Claim that decides about the role of a new user: a text or a list of texts. If null, new users are viewers."""
+    admin_value: str | None
+    """Value of the claim for admins."""
+    operator_value: str | None
+    """Value of the claim for operators."""
+    viewer_value: str | None
+    """Value of the claim for viewers."""
+    factors: tuple[str, ...]
+    """Values of the claims amr and acr that count as a second factor."""
+    required: bool
+    """Whether logins by password are refused. Default: false."""
+    sign_on_url: str | None
+    """Address at which users sign on; null without PUBLIC_URL."""
+    redirect_uri: str | None
+    """Address for the provider, to which it sends browsers back; null without PUBLIC_URL."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _SignOn(d: Any, etag: str | None = None) -> SignOn:
+    get = d.get
+    return SignOn(
+        issuer=get("issuer"),
+        client_id=get("client_id"),
+        has_client_secret=get("has_client_secret"),
+        email_domain=get("email_domain"),
+        role_claim=get("role_claim"),
+        admin_value=get("admin_value"),
+        operator_value=get("operator_value"),
+        viewer_value=get("viewer_value"),
+        factors=_core.each(None, get("factors")),
+        required=get("required"),
+        sign_on_url=get("sign_on_url"),
+        redirect_uri=get("redirect_uri"),
+        created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
     )
@@ -9972,6 +10032,14 @@ class ShopLimitError(ApiError):
     """The service responded ``SHOP_LIMIT`` (status 409)."""
 
 
+class SignOnNotTriedError(ApiError):
+    """The service responded ``SIGN_ON_NOT_TRIED`` (status 409)."""
+
+
+class SignOnRequiredError(ApiError):
+    """The service responded ``SIGN_ON_REQUIRED`` (status 401)."""
+
+
 class SlotInUseError(ApiError):
     """The service responded ``SLOT_IN_USE`` (status 409)."""
 
@@ -10129,6 +10197,8 @@ _ERRORS: dict[str, type[ApiError]] = {
     "RUN_STARTED": RunStartedError,
     "SAME_SPOOL": SameSpoolError,
     "SHOP_LIMIT": ShopLimitError,
+    "SIGN_ON_NOT_TRIED": SignOnNotTriedError,
+    "SIGN_ON_REQUIRED": SignOnRequiredError,
     "SLOT_IN_USE": SlotInUseError,
     "SPOOLS_CHANGED": SpoolsChangedError,
     "STOCK_LEVEL_EXISTS": StockLevelExistsError,
@@ -10418,7 +10488,7 @@ class UsersResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "otp_enabled", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "otp_enabled", "sign_on", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         email: str | None = None,
@@ -10460,7 +10530,7 @@ class UsersResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "otp_enabled", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "otp_enabled", "sign_on", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         email: str | None = None,
         role: Role | Sequence[Role] | None = None,
@@ -10571,7 +10641,8 @@ class UsersResource:
         `disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, a
         refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so that
         refresh tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled
-        admin who has a password. `email` cannot be changed; its current value is accepted.
+        admin who has a password or an account at the provider. `email` cannot be changed; its current value is
+        accepted.
 
         Requires the role `admin`.
 
@@ -10683,6 +10754,25 @@ class UsersResource:
         return self._client._call(
             "DELETE",
             f"/users/{_core.segment(id)}/otp",
+            _core.nothing,
+        )
+
+    def delete_sign_on(
+        self,
+        id: str,
+    ) -> None:
+        """Forget the account of a user at the provider.
+
+        For a user who has a new account at the provider: the next sign-on recognizes the user by the e-mail
+        address again. Ends the sessions that began at the provider. Without an account, nothing changes.
+
+        Requires the role `admin`.
+
+        :param id: The id of the user, a UUID.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/users/{_core.segment(id)}/sign-on",
             _core.nothing,
         )
 
@@ -11060,6 +11150,120 @@ class SettingsResource:
                 "farm_url": farm_url,
                 "language": language,
             },
+            if_match=if_match,
+        )
+
+
+class SignOnResource:
+    """The provider of OpenID Connect with which users of the tenant sign in. For admins."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def get(
+        self,
+    ) -> SignOn:
+        """Get the provider of the sign-on.
+
+        Returns with which provider of OpenID Connect the users of the tenant sign in. No operation returns the
+        secret. `sign_on_url` is the address at which users sign in, and `redirect_uri` is for the provider; both
+        are null if the service has no `PUBLIC_URL`, and nobody can sign on.
+
+        Requires the role `admin`.
+        """
+        return self._client._call(
+            "GET",
+            "/sign-on",
+            _SignOn,
+        )
+
+    def put(
+        self,
+        *,
+        issuer: str,
+        client_id: str,
+        client_secret: str | None | Unset = UNSET,
+        email_domain: str | None | Unset = UNSET,
+        role_claim: str | None | Unset = UNSET,
+        admin_value: str | None | Unset = UNSET,
+        operator_value: str | None | Unset = UNSET,
+        viewer_value: str | None | Unset = UNSET,
+        factors: Sequence[str] | Unset = UNSET,
+        required: bool | None | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> SignOn:
+        """Set the provider of the sign-on.
+
+        Users of the tenant then sign in at the issuer too, with the code flow and PKCE. A user is recognized the
+        first time by the e-mail address, which the provider must have verified, and from then on by issuer and
+        subject. With `email_domain`, other persons with a verified address of this domain become users. Their role
+        is the first of admin, operator and viewer whose value the claim `role_claim` has; without a value, they do
+        not become users, and without `role_claim` they are viewers. Later changes of the claim change nothing.
+
+        `factors` are values of the claims `amr` and `acr` that meet the rule `second_factor`, and replace the
+        code. With `required`, logins by password are refused and sessions that began so end, except that of the
+        caller. An admin who has not signed on at this issuer cannot require it. API keys stay valid.
+
+        Without `client_secret`, the secret stays if neither `issuer` nor `client_id` changes; `null` removes it.
+        Another issuer or client ends the sessions of those who have signed on, except that of the caller.
+
+        Requires the role `admin`.
+
+        :param issuer: Identifier of the issuer: the URL below which its configuration of OpenID Connect is.
+        :param client_id: Identifier of the client that the provider has given to the farm.
+        :param client_secret: Secret of the client. Stored encrypted, and never returned. Absent keeps it, null
+        removes it.
+        :param email_domain: Domain of e-mail addresses whose owners become users; null means that nobody does.
+        :param role_claim: Claim that decides about the role of a new user: a text or a list of texts. If null, new
+        users are viewers.
+        :param admin_value: Value of the claim for admins.
+        :param operator_value: Value of the claim for operators.
+        :param viewer_value: Value of the claim for viewers.
+        :param factors: Values of the claims amr and acr that count as a second factor.
+        :param required: Whether logins by password are refused. Default: false.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PUT",
+            "/sign-on",
+            _SignOn,
+            body={
+                "issuer": issuer,
+                "client_id": client_id,
+                "client_secret": client_secret,
+                "email_domain": email_domain,
+                "role_claim": role_claim,
+                "admin_value": admin_value,
+                "operator_value": operator_value,
+                "viewer_value": viewer_value,
+                "factors": factors,
+                "required": required,
+            },
+            if_match=if_match,
+        )
+
+    def delete(
+        self,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Remove the provider of the sign-on.
+
+        Deletes the provider with its secret. Sessions of those who have signed on end, except that of the caller.
+        Logins by password are possible again. Users without a password need a password link.
+
+        Requires the role `admin`.
+
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            "/sign-on",
+            _core.nothing,
             if_match=if_match,
         )
 
@@ -20149,10 +20353,11 @@ class AuditLogResource:
     ) -> AuditEntryList:
         """Read the audit log.
 
-        Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to shops,
-        printers, connections to printers or custom fields, and who exported, imported, removed, restored or
-        corrected something, newest first. Everyday work such as deductions is not in the log. `actor_name` and
-        `object_name` are the names of that time. An entry has the names of fields, but not their values.
+        Returns who signed in or failed to, who changed users, API keys, settings, the sign-on, webhooks,
+        connections to shops, printers, connections to printers or custom fields, and who exported, imported,
+        removed, restored or corrected something, newest first. Everyday work such as deductions is not in the log.
+        `actor_name` and `object_name` are the names of that time. An entry has the names of fields, but not their
+        values.
 
         The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one
         `sign_in.more_failed` reports the others.
@@ -20876,6 +21081,8 @@ class Client(_core.BaseClient):
         """
         self.settings = SettingsResource(self)
         """Settings of the tenant. Every user reads them, admins change them."""
+        self.sign_on = SignOnResource(self)
+        """The provider of OpenID Connect with which users of the tenant sign in. For admins."""
         self.vendors = VendorsResource(self)
         """The manufacturers of filament."""
         self.filaments = FilamentsResource(self)
@@ -21306,6 +21513,10 @@ __all__ = [
     "ShopList",
     "ShopSecret",
     "ShopsResource",
+    "SignOn",
+    "SignOnNotTriedError",
+    "SignOnRequiredError",
+    "SignOnResource",
     "SlotInUseError",
     "SortOrder",
     "Spool",

@@ -113,7 +113,7 @@ export type PiecesGroup = "variant" | "product";
 
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
-export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "printer_connection.created" | "printer_connection.changed" | "printer_connection.rotated" | "printer_connection.removed" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "data.import_undone" | "spool.refilled" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
+export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "sign_on.created" | "sign_on.changed" | "sign_on.rotated" | "sign_on.removed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "printer_connection.created" | "printer_connection.changed" | "printer_connection.rotated" | "printer_connection.removed" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "data.import_undone" | "spool.refilled" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
 
 export type ActorKind = "user" | "api_key" | "command_line" | "service" | "unknown";
 
@@ -209,10 +209,12 @@ export interface UserAccount {
   readonly language: Language | null;
   /** A disabled user cannot log in. Default: false. */
   readonly disabled: boolean;
-  /** Whether the user has not set the first password yet. */
+  /** Whether the user has neither set a password nor signed on yet. */
   readonly invited: boolean;
   /** Whether a login of the user needs a code. */
   readonly otp_enabled: boolean;
+  /** Whether an account at the provider of the farm is known as the user's. */
+  readonly sign_on: boolean;
   /** The last e-mail with a password link waits for the mail server, was sent, or was refused. */
   readonly link_email: LinkEmailState | null;
   /** When it was sent or refused or, if it waits, was requested. */
@@ -399,6 +401,38 @@ export interface Settings<D = number> {
    * language of the browser.
    */
   readonly language: Language | null;
+  /** Time of the last change. */
+  readonly updated_at: string;
+}
+
+/** The type `SignOn` of the API. */
+export interface SignOn {
+  /** Identifier of the issuer: the URL below which its configuration of OpenID Connect is. */
+  readonly issuer: string;
+  /** Identifier of the client that the provider has given to the farm. */
+  readonly client_id: string;
+  /** Whether there is a secret. */
+  readonly has_client_secret: boolean;
+  /** Domain of e-mail addresses whose owners become users; null means that nobody does. */
+  readonly email_domain: string | null;
+  /** Claim that decides about the role of a new user: a text or a list of texts. If null, new users are viewers. */
+  readonly role_claim: string | null;
+  /** Value of the claim for admins. */
+  readonly admin_value: string | null;
+  /** Value of the claim for operators. */
+  readonly operator_value: string | null;
+  /** Value of the claim for viewers. */
+  readonly viewer_value: string | null;
+  /** Values of the claims amr and acr that count as a second factor. */
+  readonly factors: readonly string[];
+  /** Whether logins by password are refused. Default: false. */
+  readonly required: boolean;
+  /** Address at which users sign on; null without PUBLIC_URL. */
+  readonly sign_on_url: string | null;
+  /** Address for the provider, to which it sends browsers back; null without PUBLIC_URL. */
+  readonly redirect_uri: string | null;
+  /** Time of creation. */
+  readonly created_at: string;
   /** Time of the last change. */
   readonly updated_at: string;
 }
@@ -5259,6 +5293,30 @@ export interface SettingsUpdate {
   language?: Language | null | undefined;
 }
 
+/** The type `SignOnCreate` of the API, in request bodies. */
+export interface SignOnCreate {
+  /** Identifier of the issuer: the URL below which its configuration of OpenID Connect is. */
+  issuer: string;
+  /** Identifier of the client that the provider has given to the farm. */
+  client_id: string;
+  /** Secret of the client. Stored encrypted, and never returned. Absent keeps it, null removes it. */
+  client_secret?: string | null | undefined;
+  /** Domain of e-mail addresses whose owners become users; null means that nobody does. */
+  email_domain?: string | null | undefined;
+  /** Claim that decides about the role of a new user: a text or a list of texts. If null, new users are viewers. */
+  role_claim?: string | null | undefined;
+  /** Value of the claim for admins. */
+  admin_value?: string | null | undefined;
+  /** Value of the claim for operators. */
+  operator_value?: string | null | undefined;
+  /** Value of the claim for viewers. */
+  viewer_value?: string | null | undefined;
+  /** Values of the claims amr and acr that count as a second factor. */
+  factors?: readonly string[] | undefined;
+  /** Whether logins by password are refused. Default: false. */
+  required?: boolean | null | undefined;
+}
+
 /** The type `VendorCreate` of the API, in request bodies. */
 export interface VendorCreate {
   /** Name of the manufacturer; unique without regard to case. */
@@ -7064,7 +7122,7 @@ export interface ListUsersQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "email" | "name" | "role" | "disabled" | "invited" | "otp_enabled" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "email" | "name" | "role" | "disabled" | "invited" | "otp_enabled" | "sign_on" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -8889,6 +8947,12 @@ export class SameSpoolError extends ApiError {}
 /** The service responded `SHOP_LIMIT` (status 409). */
 export class ShopLimitError extends ApiError {}
 
+/** The service responded `SIGN_ON_NOT_TRIED` (status 409). */
+export class SignOnNotTriedError extends ApiError {}
+
+/** The service responded `SIGN_ON_REQUIRED` (status 401). */
+export class SignOnRequiredError extends ApiError {}
+
 /** The service responded `SLOT_IN_USE` (status 409). */
 export class SlotInUseError extends ApiError {}
 
@@ -9024,6 +9088,8 @@ const ERRORS: Record<string, typeof ApiError> = {
   RUN_STARTED: RunStartedError,
   SAME_SPOOL: SameSpoolError,
   SHOP_LIMIT: ShopLimitError,
+  SIGN_ON_NOT_TRIED: SignOnNotTriedError,
+  SIGN_ON_REQUIRED: SignOnRequiredError,
   SLOT_IN_USE: SlotInUseError,
   SPOOLS_CHANGED: SpoolsChangedError,
   STOCK_LEVEL_EXISTS: StockLevelExistsError,
@@ -9391,7 +9457,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * `disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, a
    * refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so that refresh
    * tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled admin who has
-   * a password. `email` cannot be changed; its current value is accepted.
+   * a password or an account at the provider. `email` cannot be changed; its current value is accepted.
    *
    * Requires the role `admin`.
    */
@@ -9457,6 +9523,21 @@ export class UsersResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/users/${segment(id)}/otp`, {  }, options);
+  }
+
+  /**
+   * Forget the account of a user at the provider.
+   *
+   * For a user who has a new account at the provider: the next sign-on recognizes the user by the e-mail address
+   * again. Ends the sessions that began at the provider. Without an account, nothing changes.
+   *
+   * Requires the role `admin`.
+   */
+  deleteSignOn(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/users/${segment(id)}/sign-on`, {  }, options);
   }
 
 }
@@ -9643,6 +9724,70 @@ export class SettingsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & IfMatch = {},
   ): Promise<Settings<Decimals[M]>> {
     return this.#client.call("PATCH", `/settings`, { body: input }, options);
+  }
+
+}
+
+/** The provider of OpenID Connect with which users of the tenant sign in. For admins. */
+export class SignOnResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * Get the provider of the sign-on.
+   *
+   * Returns with which provider of OpenID Connect the users of the tenant sign in. No operation returns the secret.
+   * `sign_on_url` is the address at which users sign in, and `redirect_uri` is for the provider; both are null if the
+   * service has no `PUBLIC_URL`, and nobody can sign on.
+   *
+   * Requires the role `admin`.
+   */
+  get(
+    options: RequestOptions = {},
+  ): Promise<SignOn> {
+    return this.#client.call("GET", `/sign-on`, {  }, options);
+  }
+
+  /**
+   * Set the provider of the sign-on.
+   *
+   * Users of the tenant then sign in at the issuer too, with the code flow and PKCE. A user is recognized the first
+   * time by the e-mail address, which the provider must have verified, and from then on by issuer and subject. With
+   * `email_domain`, other persons with a verified address of this domain become users. Their role is the first of
+   * admin, operator and viewer whose value the claim `role_claim` has; without a value, they do not become users, and
+   * without `role_claim` they are viewers. Later changes of the claim change nothing.
+   *
+   * `factors` are values of the claims `amr` and `acr` that meet the rule `second_factor`, and replace the code. With
+   * `required`, logins by password are refused and sessions that began so end, except that of the caller. An admin
+   * who has not signed on at this issuer cannot require it. API keys stay valid.
+   *
+   * Without `client_secret`, the secret stays if neither `issuer` nor `client_id` changes; `null` removes it. Another
+   * issuer or client ends the sessions of those who have signed on, except that of the caller.
+   *
+   * Requires the role `admin`.
+   */
+  put(
+    input: SignOnCreate,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<SignOn> {
+    return this.#client.call("PUT", `/sign-on`, { body: input }, options);
+  }
+
+  /**
+   * Remove the provider of the sign-on.
+   *
+   * Deletes the provider with its secret. Sessions of those who have signed on end, except that of the caller. Logins
+   * by password are possible again. Users without a password need a password link.
+   *
+   * Requires the role `admin`.
+   */
+  delete(
+    options: RequestOptions & IfMatch = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/sign-on`, {  }, options);
   }
 
 }
@@ -13707,10 +13852,10 @@ export class AuditLogResource<M extends DecimalMode = "number"> {
   /**
    * Read the audit log.
    *
-   * Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to shops,
-   * printers, connections to printers or custom fields, and who exported, imported, removed, restored or corrected
-   * something, newest first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are
-   * the names of that time. An entry has the names of fields, but not their values.
+   * Returns who signed in or failed to, who changed users, API keys, settings, the sign-on, webhooks, connections to
+   * shops, printers, connections to printers or custom fields, and who exported, imported, removed, restored or
+   * corrected something, newest first. Everyday work such as deductions is not in the log. `actor_name` and
+   * `object_name` are the names of that time. An entry has the names of fields, but not their values.
    *
    * The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one `sign_in.more_failed`
    * reports the others.
@@ -14082,6 +14227,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly apiKeys: ApiKeysResource<M>;
   /** Settings of the tenant. Every user reads them, admins change them. */
   readonly settings: SettingsResource<M>;
+  /** The provider of OpenID Connect with which users of the tenant sign in. For admins. */
+  readonly signOn: SignOnResource<M>;
   /** The manufacturers of filament. */
   readonly vendors: VendorsResource<M>;
   /** Filaments as they are bought: the material, color and price that their spools have. */
@@ -14157,6 +14304,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.users = new UsersResource(this);
     this.apiKeys = new ApiKeysResource(this);
     this.settings = new SettingsResource(this);
+    this.signOn = new SignOnResource(this);
     this.vendors = new VendorsResource(this);
     this.filaments = new FilamentsResource(this);
     this.filamentCatalog = new FilamentCatalogResource(this);

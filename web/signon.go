@@ -1,0 +1,189 @@
+package web
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// The address of a sign-on names the farm, so that the page to sign in tells nobody which farms and users there are.
+
+// signOnTry is how long a browser keeps the cookie of a sign-on, and knownFarm how long it keeps with which farm it has
+// signed on.
+const (
+	signOnTry = 10 * time.Minute
+	knownFarm = 400 * 24 * time.Hour
+)
+
+// SignOn returns the address at which the person can sign on, or "". It is that of the farm with which this browser has
+// signed on, or of the only farm.
+func (v *visit) SignOn() string {
+	farm, ok := "", false
+	if c, err := v.r.Cookie(v.site.cookieName(v.r) + "-farm"); err == nil {
+		farm, ok = value.ParseID(c.Value)
+	}
+	if !ok {
+		var err error
+		if farm, err = v.site.Auth.OnlySignOn(v.r.Context()); err != nil || farm == "" {
+			return ""
+		}
+	}
+	address := v.site.Auth.SignOnAddress(farm)
+	if to := next(v.r.FormValue("next")); address != "" && to != "/" {
+		address += "?" + url.Values{"next": {to}}.Encode()
+	}
+	return address
+}
+
+// beginSignOn leads the browser to the provider of the farm.
+func beginSignOn(v *visit) error {
+	tenant, ok := value.ParseID(v.r.PathValue("tenant"))
+	if !ok {
+		return server.ErrNotFound
+	}
+	if !v.site.signsIn(v.r) {
+		return v.signInPage(403, v.newForm())
+	}
+	to := next(v.r.FormValue("next"))
+	if len(to) > 1000 {
+		to = "/"
+	}
+	address, cookie, err := v.site.Auth.BeginSignOn(v.r.Context(), tenant, to)
+	if err != nil {
+		return v.refused(v.newForm(), err, v.signInPage)
+	}
+	v.setNamed("-sign-on", cookie, signOnTry)
+	return v.redirect(address)
+}
+
+// finishSignOn signs the person in with the answer of the provider.
+func finishSignOn(v *visit) error {
+	tenant, ok := value.ParseID(v.r.PathValue("tenant"))
+	if !ok {
+		return server.ErrNotFound
+	}
+	if !v.site.signsIn(v.r) {
+		return v.signInPage(403, v.newForm())
+	}
+	cookie := ""
+	if c, err := v.r.Cookie(v.site.cookieName(v.r) + "-sign-on"); err == nil {
+		cookie = c.Value
+	}
+	v.setNamed("-sign-on", "", -time.Second)
+	end, err := v.site.Auth.FinishSignOn(v.r.Context(), tenant, cookie, v.r.URL.Query(), server.Address(v.r))
+	if err != nil {
+		return v.refused(v.newForm(), err, v.signInPage)
+	}
+	v.setNamed("-farm", tenant, knownFarm)
+	if end.Token != "" {
+		v.r.Form = url.Values{"next": {end.Next}}
+		return v.askForCode(end.Token)
+	}
+	return v.signedInAs(end.Cookie, next(end.Next))
+}
+
+// setNamed sets a cookie whose name is that of the session's cookie with an ending.
+func (v *visit) setNamed(ending, value string, age time.Duration) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: v.site.cookieName(v.r) + ending, Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true,
+		Secure: v.site.server.IsSecure(v.r), SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// signOnPage is the page of the provider of the farm.
+type signOnPage struct {
+	Form *form
+	Now  *signOnNow // nil if the farm has none
+}
+
+type signOnNow struct {
+	Address   string `json:"sign_on_url"`
+	Redirect  string `json:"redirect_uri"`
+	HasSecret bool   `json:"has_client_secret"`
+}
+
+const signOnAPI = "/api/v1/sign-on"
+
+var signOnFields = []field{{"issuer", text}, {"client_id", text}, {"client_secret", text}, {"email_domain", text},
+	{"role_claim", text}, {"admin_value", text}, {"operator_value", text}, {"viewer_value", text}, {"factors", set},
+	{"required", flag}}
+
+// Rules returns the choice whether people can log in by password.
+func (p *signOnPage) Rules(v view) []option {
+	return v.options([]word{{"false", "Allowed"}, {"true", "Not allowed"}})
+}
+
+func showSignOn(v *visit) error { return v.signOnPage(200, nil) }
+
+// signOnNow reads the provider. Without one, the form has neither values nor a tag.
+func (v *visit) signOnNow() (*signOnNow, *form, error) {
+	f := v.newForm()
+	answer := v.call(http.MethodGet, signOnAPI, nil, nil)
+	if answer.Status == 404 {
+		return nil, f, nil
+	}
+	if err := answer.Err(); err != nil {
+		return nil, f, err
+	}
+	f.Tag = answer.Header.Get("ETag")
+	now, values := &signOnNow{}, map[string]any{}
+	if err := json.Unmarshal(answer.Body, now); err != nil {
+		return nil, f, err
+	}
+	err := json.Unmarshal(answer.Body, &values)
+	f.fill(values)
+	return now, f, err
+}
+
+// signOnPage shows the provider. The form f was refused, if it is not nil.
+func (v *visit) signOnPage(status int, f *form) error {
+	p := &signOnPage{}
+	var err error
+	if p.Now, p.Form, err = v.signOnNow(); err != nil {
+		return err
+	}
+	p.Form.Was = maps.Clone(p.Form.Values)
+	if f != nil {
+		p.Form = f
+	}
+	return v.show(status, "sign-on", v.t("Sign-on")+" · "+v.t("Settings"), p)
+}
+
+// saveSignOn sets the provider. An empty secret keeps the present one.
+func saveSignOn(v *visit) error {
+	f := v.sent()
+	body := func(f *form) map[string]any { return f.body(signOnFields...) }
+	now, ok := func() (*form, error) { _, f, err := v.signOnNow(); return f, err }, false
+	present, err := now()
+	if err == nil && f.Tag == "" && present.Tag == "" {
+		ok, err = v.send(f, http.MethodPut, signOnAPI, body(f), nil)
+	} else if err == nil {
+		ok, err = v.change(f, editing{http.MethodPut, signOnAPI, body, now, nil})
+	}
+	f.Values.Del("client_secret")
+	v.tell(&notice{Text: v.t("The sign-on is saved. Try it in another browser.")})
+	return v.then(ok, err, "/settings/sign-on", func() error { return v.signOnPage(422, f) })
+}
+
+func removeSignOn(v *visit) error {
+	f := v.sent()
+	ok, err := v.send(f, http.MethodDelete, signOnAPI, nil, nil)
+	v.tell(&notice{Text: v.t("The sign-on is removed.")})
+	return v.then(ok, err, "/settings/sign-on", func() error { return v.signOnPage(422, f) })
+}
+
+// unbindUser forgets the account at the provider of the user of the page.
+func unbindUser(v *visit) error {
+	f := v.sent()
+	ok, err := v.send(f, http.MethodDelete, "/api/v1/users/{id}/sign-on", nil, nil)
+	v.tell(&notice{Text: v.t("The account is forgotten.")})
+	return v.then(ok, err, "/settings/users", func() error { return v.settingsPage(422, &settingsPage{Guest: f}) })
+}
+
+// CanSignOn reports whether the service can lead browsers to providers.
+func (v *visit) CanSignOn() bool { return v.site.Auth.SignOnAddress(v.Actor.Tenant) != "" }
