@@ -344,14 +344,17 @@ func (v *visit) Until(status string, start, end *time.Time) string {
 	case status == "paused":
 		return v.t("Paused")
 	case end != nil && end.Before(v.Now()):
-		return v.t("ended %s", v.Clock(end))
+		return unbroken(v.t("ended %s", v.Clock(end)))
 	case end != nil:
-		return v.t("until %s", v.Clock(end))
+		return unbroken(v.t("until %s", v.Clock(end)))
 	case start != nil:
-		return v.t("since %s", v.Clock(start))
+		return unbroken(v.t("since %s", v.Clock(start)))
 	}
 	return v.t("Printing")
 }
+
+// unbroken returns a text that stays in one line.
+func unbroken(text string) string { return strings.ReplaceAll(text, " ", "\u00a0") }
 
 // Day writes a date of the API, such as 2026-01-31. OnDay does so for sentences: see Moment.
 func (v *visit) Day(s string) string   { return v.dayOf(s, true) }

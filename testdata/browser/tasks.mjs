@@ -128,7 +128,7 @@ const tasks = {
       await person.press("main button", "Continue");
       await person.press("main button", "Import 1");
       await person.press("main a", "Those with lines without a product");
-      await person.press("main a", number);
+      await person.press(`main tr:has-text("${number}") a`);
       const order = await farm.of(person.page, "orders");
       const [line] = order.unassigned_lines;
       return (order.source !== "etsy" || order.items.length !== 1 || order.items[0].product_id !== farm.product.id
