@@ -11,10 +11,10 @@ import (
 	"spoolwright/tests/testkit"
 )
 
-// docs/commit.md names every trigger with its tables.
+// docs/request.md names every trigger with its tables.
 func TestTriggersAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/commit.md")
+	page, err := os.ReadFile("../../docs/request.md")
 	testkit.Check(t, err)
 	c := newAPI(t).Operator(t)
 	triggers := db.SQL(`
@@ -31,7 +31,7 @@ func TestTriggersAreDocumented(t *testing.T) {
 				strings.Contains(line, "`"+trigger.Table+"`")
 		}
 		if !found {
-			t.Errorf("docs/commit.md has no line with the trigger %s on %s", trigger.Name, trigger.Table)
+			t.Errorf("docs/request.md has no line with the trigger %s on %s", trigger.Name, trigger.Table)
 		}
 	}
 }

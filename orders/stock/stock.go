@@ -1,5 +1,5 @@
 // Package stock computes which filament is in stock, reserved and missing, for stock levels and for the availability
-// of products and orders. docs/commit.md lists the triggers that keep levels current.
+// of products and orders. docs/request.md lists the triggers that keep levels current.
 package stock
 
 import (
