@@ -289,13 +289,13 @@ type OwnAccount struct {
 }
 
 func (s *Service) updateMe(ctx context.Context, r *server.Request[OwnAccount]) (server.OK[User], error) {
-	caller := db.ActorOf(ctx)
-	user := readMe(caller)
+	id := db.ActorOf(ctx).User
+	user := readMe(db.ActorOf(ctx))
 	if !r.In.Language.Set {
 		return server.One(user, s.db.Read(ctx, user))
 	}
 	return server.One(user, s.db.Write(ctx, db.SQL(`
-		update users set language = $2, updated_at = now() where id = $1`, caller.User, r.In.Language.Arg()), user))
+		update users set language = $2, updated_at = now() where id = $1`, id, r.In.Language.Arg()), user))
 }
 
 func readMe(caller db.Actor) *db.Stmt {

@@ -239,11 +239,11 @@ func (s *Service) openSession(user *loginUser, address string) (session Refresh,
 		lifetime = min(lifetime, signOnFor)
 	}
 	opened = db.SQL(`
-		with p as materialized (select required from sign_on_providers for share), u as (
-			select id from users where id = $2 and password_hash = $5 and disabled_at is null
-				and (otp_at is not null) = $6 and case when $7::boolean
-					then (sign_on_issuer, sign_on_subject) = ($9::text, $10::text)
-					else not exists (select from p where p.required) end for share)
+		with p as materialized (select required from sign_on_providers for share),
+		u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null
+			and case when $7::boolean then (sign_on_issuer, sign_on_subject) = ($9::text, $10::text)
+				else not exists (select from p where p.required) end
+			and (otp_at is not null) = $6 for share)
 		insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at, signed_on, factor_met)
 		select $1, u.id, 1, $3, $3, $4, $7, $8 from u returning id`,
 		session.SessionID, actor.User, now, now.Add(lifetime), user.hash, user.factor, user.signedOn, user.factorMet,

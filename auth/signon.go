@@ -51,17 +51,17 @@ func (s *Service) SignOnAddress(tenant string) string {
 type onlyFarm struct {
 	mu     sync.Mutex
 	tenant string // "" if there is none, or more farms than one
-	at     time.Time
+	at     time.Time // when a caller began to look for it
 }
 
 // OnlySignOn returns the tenant if the installation has only one, and it has a provider. Otherwise it returns "", so
 // that a page reveals nothing about farms. The answer may be a minute old.
 func (s *Service) OnlySignOn(ctx context.Context) (string, error) {
-	o := &s.only
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if now := s.now(); s.signOnSite == "" || now.Sub(o.at) < time.Minute && !now.Before(o.at) {
-		return o.tenant, nil
+	if s.signOnSite == "" {
+		return "", nil
+	}
+	if tenant, isFresh := s.only.get(s.now()); isFresh {
+		return tenant, nil
 	}
 	tenants, err := s.db.Tenants(ctx)
 	if err != nil {
@@ -74,8 +74,21 @@ func (s *Service) OnlySignOn(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	o.tenant, o.at = found, s.now()
+	s.only.mu.Lock()
+	defer s.only.mu.Unlock()
+	s.only.tenant = found
 	return found, nil
+}
+
+// get returns the last answer. If it is a minute old, get returns false to one caller, which looks for a new answer. The
+// others do not wait for it.
+func (o *onlyFarm) get(now time.Time) (tenant string, isFresh bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if isFresh = now.Sub(o.at) < time.Minute && !now.Before(o.at); !isFresh {
+		o.at = now
+	}
+	return o.tenant, isFresh
 }
 
 // signOnClaims is the content of the cookie of a sign-on.

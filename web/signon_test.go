@@ -466,7 +466,7 @@ func TestSignOnSignatures(t *testing.T) {
 			token.Header["jwk"] = publicKey("1", rsaKeys()[1].Public())
 			return signed(token, rsaKeys()[1])
 		},
-		"a huge one": func(token *jwt.Token) string { token.Header["x"] = strings.Repeat("x", 70_000); return valid(token) },
+		"a huge one": func(token *jwt.Token) string { token.Header["x"] = strings.Repeat("x", 30_000); return valid(token) },
 		"null":       func(*jwt.Token) string { return "null" },
 	} {
 		w.set(func() { w.sign = sign })
@@ -894,6 +894,16 @@ func TestSignOnFaults(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, elsewhere.keyReads, 0, "redirects are followed")
+	for _, path := range []string{"/.well-known/", "/keys", "/token"} { // the right answer, after many blanks
+		try(func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasPrefix(r.URL.Path, path) {
+					w.Write(huge)
+				}
+				h.ServeHTTP(w, r)
+			})
+		}).out(t, 400, "a response is too large")
+	}
 	for name, config := range map[string]func(map[string]any){
 		"another issuer": func(c map[string]any) { c["issuer"] = "https://login.example" },
 		"no keys":        func(c map[string]any) { delete(c, "jwks_uri") },

@@ -30,14 +30,14 @@ var (
 )
 
 const (
-	maxBytes   = 256 << 10        // of a response
+	maxBytes   = 64 << 10         // of a response
 	fetchTime  = 10 * time.Second // for a response with its body
 	fresh      = time.Hour        // how long endpoints and keys are used
 	minRefetch = 10 * time.Second // between two reads of the keys because of an unknown key
-	maxKnown   = 1000             // providers whose endpoints and keys are kept
+	maxKnown   = 200              // providers whose endpoints and keys are kept
 
 	// Requests at a time, to all providers and to one: a slow provider does not delay the others.
-	maxRequests, maxPerProvider = 32, 4
+	maxRequests, maxPerProvider = 256, 4
 )
 
 // Client speaks to providers. It is safe for concurrent use.

@@ -22,8 +22,8 @@ import (
 
 const (
 	skew     = time.Minute // tolerance for the clock of the provider
-	maxKeys  = 100
-	maxToken = 64 << 10
+	maxKeys  = 50
+	maxToken = 32 << 10
 )
 
 // challenge returns the challenge S256 of a verifier (RFC 7636).

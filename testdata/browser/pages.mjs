@@ -334,7 +334,8 @@ async function long(browser) {
     "/printers", `/printers/${printer.id}`, "/queue", "/products", `/products/${product.id}?quantity=20`, "/runs",
     "/runs/all", "/runs/new", ...runs.map(({ id }) => `/runs/${id}`), "/orders", `/orders/${order.id}`,
     `/orders/${order.id}/edit`, `/orders/${order.id}/plan`, "/stock", "/reports", "/reports?by=printer", "/reports/margins?by=customer",
-    "/settings", "/settings/users", "/settings/keys", "/settings/fields", "/settings/webhooks", "/files"];
+    "/settings", "/settings/users", "/settings/sign-on", "/settings/keys", "/settings/fields", "/settings/webhooks",
+    "/files"];
   const wide = [];
   for (const width of [390, 768, 1280, 2560]) {
     await page.setViewportSize({ width, height: 844 });
