@@ -303,7 +303,8 @@ func TestExport(t *testing.T) {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
 	for i, want := range []string{
-		"id,source,reference,customer,due_date,notes,carrier,tracking_number,status,currency,exchange_rate,exchange_date,sales_tax_percent," +
+		"id,source,reference,customer,due_date,notes,carrier,tracking_number,status," +
+			"currency,exchange_rate,exchange_date,sales_tax_percent," +
 			"prices_include_tax,ready_at,items.id,items.product_id,items.sku,",
 		ids[0] + `,,,"Ada, ""Countess""",,,,,received,,,,0,false,,,,`, ids[1] + ",etsy,1,,,,,,received,", ids[1] +
 			",etsy,1,,,,,,received,"} {

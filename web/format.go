@@ -210,8 +210,8 @@ var minorUnits = map[string]int{
 // Money writes an amount in the currency of the farm.
 func (v *visit) Money(n num) string { return v.MoneyIn("", n) }
 
-// MoneyIn writes an amount in a currency, or if that is "" in that of the farm: with the sign of the currency if it has
-// one of its own, and else with its code.
+// MoneyIn writes an amount in a currency, or if that is "" in that of the farm: with the sign of the currency if it
+// has one of its own, and else with its code.
 func (v *visit) MoneyIn(currency string, n num) string {
 	if n == "" {
 		return "–"

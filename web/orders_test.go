@@ -265,7 +265,8 @@ func TestTracking(t *testing.T) {
 	b := signIn(t, newAPI(t, testkit.Options{}).Operator(t))
 	at := b.get(t, "/orders/new").submit(t, "/orders/new", "customer", "Ada", "carrier", "DHL", "tracking_number",
 		"0034 04").want(t, 303).header.Get("Location")
-	if p := b.get(t, at).shows(t, "DHL 0034 04 Copy"); !strings.Contains(p.text, "<b>0034 04</b>\n<button type=\"button\" class=\"plain\" data-copy") {
+	p := b.get(t, at).shows(t, "DHL 0034 04 Copy")
+	if !strings.Contains(p.text, "<b>0034 04</b>\n<button type=\"button\" class=\"plain\" data-copy") {
 		t.Errorf("nothing copies the number: %s", p.text)
 	}
 	b.get(t, "/orders?search=dhl+04").shows(t, "Ada", "1 order")

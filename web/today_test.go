@@ -157,7 +157,8 @@ func TestAllRuns(t *testing.T) {
 	other.get(t, "/runs/all?product="+stand+"&spool="+spool).want(t, 200).hides(t, "Stand", "1 × ", "2 × ")
 }
 
-// The head of Today counts the orders with all pieces in stock, also if others are due before them; its list has a mark.
+// The head of Today counts the orders with all pieces in stock, also if others are due before them, and its list has a
+// mark.
 func TestReadyToPack(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t, testkit.Options{})

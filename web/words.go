@@ -41,7 +41,8 @@ var _ = []language.Text{
 	// Fields in problems with values for which the form has no input, and in summaries of problems.
 	"This", "Actual print time hours", "Actual weight", "Address", "Answer", "Archived", "Article number",
 	"Bed temperature c", "Brand", "Carrier", "Category", "Choices", "Color", "Color hex", "Completed at",
-	"Completed from", "Completed to", "Component product id", "Cost per gram", "Counted", "Currency", "Customer", "Default value",
+	"Completed from", "Completed to", "Component product id", "Cost per gram", "Counted", "Currency", "Customer",
+	"Default value",
 	"Density g cm3", "Description", "Diameter mm", "Due date", "Email", "Empty spool weight",
 	"Estimated print time hours", "Estimated weight", "Exchange rate", "External id", "Extruder temperature c",
 	"Failed quantity", "Failure notes", "Failure reason", "File", "Filament id", "Filament number", "Filename", "Finish",
