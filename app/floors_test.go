@@ -26,7 +26,7 @@ var owners = map[string]string{
 	"server":    "idempotency_keys",
 	"auth": "api_keys audit_log former_users link_emails login_addresses sessions sign_on_providers sign_on_uses " +
 		"tenants user_otps users",
-	"webhooks":  "webhook_deliveries webhook_emails webhooks",
+	"webhooks": "webhook_deliveries webhook_emails webhooks",
 	"inventory": "custom_fields filament_catalog filaments import_rows imports spool_contents spool_usage " +
 		"spoolman_items spools usage_changes vendors",
 	"catalog": "piece_entries product_components product_materials product_pictures product_pieces products " +
