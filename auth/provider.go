@@ -134,6 +134,7 @@ func (s *Service) putSignOn(ctx context.Context, r *server.Request[SignOn]) (ser
 	if err != nil {
 		return nil, err
 	}
+	s.only.forget()
 	return server.One(written, nil)
 }
 
@@ -147,7 +148,9 @@ var deleteSignOnDoc = &server.Doc{
 func (s *Service) deleteSignOn(ctx context.Context, _ *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`delete from sign_on_providers returning id`)
 	ended := db.SQL(`delete from sessions where signed_on and id::text <> $1`, db.ActorOf(ctx).Session)
-	return nil, server.Found(deleted, s.db.Write(ctx, deleted, ended))
+	err := s.db.Write(ctx, deleted, ended)
+	s.only.forget()
+	return nil, server.Found(deleted, err)
 }
 
 var unbindUserDoc = &server.Doc{

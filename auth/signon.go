@@ -50,7 +50,7 @@ func (s *Service) SignOnAddress(tenant string) string {
 // onlyFarm is the farm with sign-on of an installation with one farm.
 type onlyFarm struct {
 	mu     sync.Mutex
-	tenant string // "" if there is none, or more farms than one
+	tenant string    // "" if there is none, or more farms than one
 	at     time.Time // when a caller began to look for it
 }
 
@@ -89,6 +89,13 @@ func (o *onlyFarm) get(now time.Time) (tenant string, isFresh bool) {
 		o.at = now
 	}
 	return o.tenant, isFresh
+}
+
+// forget makes the next caller of get look for the answer.
+func (o *onlyFarm) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.at = time.Time{}
 }
 
 // signOnClaims is the content of the cookie of a sign-on.

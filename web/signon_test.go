@@ -1046,6 +1046,10 @@ func TestOnlyFarmSignsOn(t *testing.T) {
 	w := newSignOn(t, testkit.Options{DB: testkit.Database(t, db.Config{})})
 	const button = "Sign in at your provider"
 	newBrowser(t, w.api.URL).get(t, "/sign-in").shows(t, button)
+	w.admin.Delete(t, signOnAPI).Want(204)
+	newBrowser(t, w.api.URL).get(t, "/sign-in").hides(t, button)
+	w.put(t, nil).Want(200)
+	newBrowser(t, w.api.URL).get(t, "/sign-in").shows(t, button)
 	w.api.Tenant(t)
 	w.pass(2 * time.Minute)
 	newBrowser(t, w.api.URL).get(t, "/sign-in").hides(t, button)
