@@ -28,7 +28,9 @@ func TestPlanChangedByHand(t *testing.T) {
 		return c.Get(t, "/api/v1/production-runs?sort_by=created_at&sort_order=asc&expand=items").Want(200)
 	}
 
-	form := b.get(t, at).want(t, 200).shows(t, "3 runs", "2 × Foot", "Alpha", "#1").form(t, at)
+	page := b.get(t, at).want(t, 200).shows(t, "3 runs", "2 × Foot", "Alpha", "#1", "5 × Foot") // the bar of the timeline
+	testkit.Equal(t, strings.Count(page.text, "<foreignObject"), 1, "bars of equal runs")
+	form := page.form(t, at)
 	form["runs[0].printer_id"], form["runs[1].materials[0].spool_id"], form["runs[2].quantity"] = []string{two}, []string{red}, []string{"9"}
 	refused := b.do(t, "POST", at, form).want(t, 422).shows(t, "Must be an available printer", "Must be a spool in stock",
 		"Must be at most 2")
@@ -47,6 +49,7 @@ func TestPlanChangedByHand(t *testing.T) {
 	testkit.Equal(t, form.Get("runs[0].quantity")+form.Get("runs[1].quantity"), "12", "the pieces after the move")
 	b.do(t, "POST", at, form).to(t, "/orders/"+id)
 	runs().Shows(map[string]string{"total": "2", "items.0.items.0.quantity": "1", "items.1.items.0.quantity": "2"})
+	b.get(t, "/queue").shows(t, "3 × Foot", "2 × Foot", "1 × Foot")
 
 	form = b.get(t, at).shows(t, "1 run", "2 × Foot").form(t, at)
 	form["runs[0].quantity"] = []string{"0"}
