@@ -1,7 +1,13 @@
 package web
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"spoolwright/server"
@@ -10,24 +16,8 @@ import (
 
 // plan is a plan of the runs that print the remaining pieces of an order.
 type plan struct {
-	Finished *time.Time `json:"finished_at"`
-	Runs     []struct {
-		Printer   string `json:"printer_name"`
-		PrinterID string `json:"printer_id"`
-		ProductID string `json:"product_id"`
-		Product   string `json:"product_name"`
-		Picture   string `json:"picture_version"`
-		Quantity  int
-		Grams     num        `json:"estimated_total_filament_grams"`
-		Start     *time.Time `json:"expected_start_at"`
-		End       *time.Time `json:"expected_end_at"`
-		Materials []struct {
-			material
-			SpoolID string `json:"spool_id"`
-			Number  int64  `json:"spool_number"`
-			Grams   num
-		}
-	}
+	Finished  *time.Time `json:"finished_at"`
+	Runs      []plannedRun
 	Unplanned []struct {
 		Product  string `json:"product_name"`
 		Quantity int
@@ -39,6 +29,29 @@ type plan struct {
 	}
 	FromStock  []plannedPieces `json:"from_stock"`
 	ToAssemble []plannedPieces `json:"to_assemble"`
+}
+
+// plannedRun is a run of a plan.
+type plannedRun struct {
+	Printer   string `json:"printer_name"`
+	PrinterID string `json:"printer_id"`
+	ItemID    string `json:"order_item_id"`
+	ProductID string `json:"product_id"`
+	Product   string `json:"product_name"`
+	Picture   string `json:"picture_version"`
+	Quantity  int
+	Grams     num        `json:"estimated_total_filament_grams"`
+	Start     *time.Time `json:"expected_start_at"`
+	End       *time.Time `json:"expected_end_at"`
+	Materials []plannedMaterial
+}
+
+// plannedMaterial is the filament that a run of a plan takes from a spool.
+type plannedMaterial struct {
+	material
+	SpoolID string `json:"spool_id"`
+	Number  int64  `json:"spool_number"`
+	Grams   num
 }
 
 // plannedPieces are pieces of a plan that need no run.
@@ -53,29 +66,108 @@ type planPage struct {
 	Order order
 	Plan  plan
 	Form  *form
+
+	isChanged bool // whether a person has changed the plan
 }
 
-// shownPlates is the maximum number of runs that the page of a plan lists.
-const shownPlates = 100
+// shownPlates is the maximum number of runs that the page of a plan lists, and mostChanged that of a plan that a person
+// can change: the API takes no more.
+const shownPlates, mostChanged = 100, 500
 
 // Reason returns the sentence that says why pieces are not planned.
 func (p *planPage) Reason(v view, code string) string {
 	return v.t(map[string]language.Text{
 		"NO_PRINTER":  "No available printer can print their materials with a slot for each.",
-		"NO_FILAMENT": "Too little filament is left that is not reserved."}[code])
+		"NO_FILAMENT": "Too little filament is left that is not reserved.",
+		"LEFT_OUT":    "Left out of this plan."}[code])
 }
 
 // Thumb returns the picture of a product, or "".
 func (p *planPage) Thumb(product, version string) template.HTML { return thumb(product, version) }
 
-// Shown returns the runs that the page lists.
-func (p *planPage) Shown() any { return p.Plan.Runs[:min(shownPlates, len(p.Plan.Runs))] }
+// planRow is a run on the page of a plan, whose printer, spools and pieces can be changed.
+type planRow struct {
+	plannedRun
+	Printer, Quantity input
+	Spools            []input
+	Hidden            []input // what the form repeats
+	Open, First       bool    // whether the inputs are shown; whether the printer has no earlier run
+}
 
-func showPlan(v *visit) error { return v.planPage(200, v.newForm()) }
+// planList is the name of the inputs of a run in the form of a plan, before its index.
+const planList = "runs[%d]."
 
-// planPage shows the plan of an order. F is the form that creates the runs of the plan.
-func (v *visit) planPage(status int, f *form) error {
-	p := &planPage{Form: f}
+// Rows returns the runs that the page lists. The form repeats the others.
+func (p *planPage) Rows() (shown []planRow) {
+	f, printers := p.Form, map[string]string{} // the names by id
+	for i, r := range p.Plan.Runs {
+		in := func(name string, label language.Text, more ...string) input {
+			return newInput(f, fmt.Sprintf(planList, i)+name, label, more...)
+		}
+		row := planRow{plannedRun: r, Hidden: []input{in("order_item_id", "", "value="+r.ItemID),
+			in("product_id", "", "value="+r.ProductID), in("product_name", "", "value="+r.Product),
+			in("picture_version", "", "value="+r.Picture)}}
+		name, known := printers[r.PrinterID]
+		row.Printer = in("printer_id", "Printer", "find=printers", "value="+r.PrinterID)
+		if row.First = !known; row.First {
+			if name = r.Printer; name == "" && r.PrinterID != "" {
+				name = row.Printer.chosen(r.PrinterID).Name
+			}
+			printers[r.PrinterID] = name
+		}
+		row.Printer.Named = name
+		row.Quantity = in("quantity", "Pieces", "type=number", "hint=0 leaves the run out.",
+			"value="+strconv.Itoa(r.Quantity))
+		for j, m := range r.Materials {
+			name, number := fmt.Sprintf("materials[%d].", j), strconv.FormatInt(m.Number, 10)
+			row.Spools = append(row.Spools, in(name+"spool_id", "Spool", "find=spools", "value="+number,
+				"named="+join(" ", "#"+number, m.Title())))
+			row.Hidden = append(row.Hidden, in(name+"of", "", "value="+number+" "+m.SpoolID))
+		}
+		for name := range f.Errors {
+			row.Open = row.Open || strings.HasPrefix(name, fmt.Sprintf(planList, i))
+		}
+		for name := range f.hits {
+			row.Open = row.Open || strings.HasPrefix(name, fmt.Sprintf(planList, i))
+		}
+		shown = append(shown, row)
+	}
+	return shown
+}
+
+// CanChange reports whether a person can change the plan.
+func (p *planPage) CanChange() bool { return len(p.Plan.Runs) <= mostChanged }
+
+// As returns the text of a plan as it was shown. It is empty if a person has changed the plan.
+func (p *planPage) As() string {
+	if p.isChanged {
+		return ""
+	}
+	all, _ := planned(p.Form)
+	return all
+}
+
+// planned returns the text of the runs in the form of a plan, to see whether they were changed, and their number.
+func planned(f *form) (all string, n int) {
+	var b strings.Builder
+	for ; f.Values.Has(fmt.Sprintf(planList, n) + "product_id"); n++ {
+		row := fmt.Sprintf(planList, n)
+		fmt.Fprintf(&b, "%s*%s", f.Values.Get(row+"quantity"), f.Values.Get(row+"printer_id"))
+		for j := 0; f.Values.Has(fmt.Sprintf("%smaterials[%d].of", row, j)); j++ {
+			b.WriteString("," + f.Values.Get(fmt.Sprintf("%smaterials[%d].spool_id", row, j)))
+		}
+		b.WriteByte(';')
+	}
+	sum := sha256.Sum256([]byte(b.String()))
+	return hex.EncodeToString(sum[:8]), n
+}
+
+func showPlan(v *visit) error { return v.planPage(200, v.newForm(), nil) }
+
+// planPage shows a plan of the order, or the one that the service proposes if it is nil. F is the form that creates the
+// runs of the plan. If it was refused, the page shows its runs.
+func (v *visit) planPage(status int, f *form, changed *plan) error {
+	p := &planPage{Form: f, isChanged: changed != nil}
 	err := v.fetch(get("/api/v1/orders/{id}", &p.Order),
 		read{method: "POST", path: "/api/v1/orders/{id}/plan", into: &p.Plan})
 	if e := server.AsError(err); err != nil && (e.Status != 409 || p.Order.ID == "") {
@@ -83,18 +175,118 @@ func (v *visit) planPage(status int, f *form) error {
 	} else if err != nil && f.Problem == "" {
 		status, f.Problem = 409, v.message(e.Detail)
 	}
+	if changed != nil {
+		p.Plan = *changed
+	}
 	return v.show(status, "plan", v.t("Plan of %s", p.Order.name(v)), p)
 }
 
-// createPlan makes a new plan of the order, and creates its runs.
+// createPlan creates the runs of a plan that a person has changed. If they are as they were shown, it makes a new plan
+// of the order, and creates its runs. The buttons beside a run move it before the previous run of its printer.
 func createPlan(v *visit) error {
 	f := v.sent()
-	ok, err := v.send(f, "POST", "/api/v1/orders/{id}/plan", map[string]any{"create": true}, nil)
+	text, n := planned(f)
+	body, moved := map[string]any{"create": true}, f.Values.Get("earlier")
+	var order []int
+	for i := range n {
+		order = append(order, i)
+	}
+	if at, err := strconv.Atoi(moved); err == nil && at < n {
+		printer := func(i int) string { return f.Values.Get(fmt.Sprintf(planList, i) + "printer_id") }
+		for i := at - 1; i >= 0; i-- {
+			if printer(i) == printer(at) {
+				order[i], order[at] = at, i
+				break
+			}
+		}
+		body["create"] = false
+		f.Key = v.newForm().Key
+	}
+	if n > 0 && (text != f.Was.Get("runs") || body["create"] == false) {
+		body["runs"] = v.changedRuns(f, order)
+	}
+	var made plan
+	ok, err := false, error(nil)
+	switch {
+	case len(f.Errors) > 0:
+	case body["runs"] != nil && len(f.rows["runs"]) == 0:
+		f.Problem = v.t("Every run is left out.")
+	default:
+		ok, err = v.send(f, "POST", "/api/v1/orders/{id}/plan", body, &made)
+	}
+	if ok && body["create"] == false {
+		return v.planPage(200, v.newForm(), &made)
+	}
 	v.tell(&notice{Text: v.t("The runs are planned."), Next: []option{{"/queue", v.t("Queue")}}})
 	return v.then(ok, err, v.here("/orders"), func() error {
+		if body["runs"] == nil && !f.picking {
+			again := v.newForm()
+			again.Problem = f.Problem
+			return v.planPage(409, again, nil)
+		}
 		f.Key = v.newForm().Key
-		return v.planPage(409, f)
+		return v.planPage(422, f, sentPlan(f, n))
 	})
+}
+
+// changedRuns returns the runs of a form in an order, for the API. Runs without pieces are left out.
+func (v *visit) changedRuns(f *form, order []int) (runs []map[string]any) {
+	for _, i := range order {
+		row := fmt.Sprintf(planList, i)
+		if quantity := strings.TrimSpace(f.Values.Get(row + "quantity")); quantity == "0" || quantity == "" {
+			continue
+		}
+		run := map[string]any{}
+		for name, kind := range map[string]kind{"order_item_id": 0, "product_id": 0, "printer_id": 0, "quantity": number} {
+			if value := f.value(field{row + name, kind}); value != nil {
+				run[name] = value
+			}
+		}
+		var materials []map[string]any
+		for j := 0; f.Values.Has(fmt.Sprintf("%smaterials[%d].of", row, j)); j++ {
+			if id := v.spoolOf(f, fmt.Sprintf("%smaterials[%d].", row, j)); id != "" {
+				materials = append(materials, map[string]any{"spool_id": id})
+			}
+		}
+		if materials != nil {
+			run["materials"] = materials
+		}
+		runs, f.rows["runs"] = append(runs, run), append(f.rows["runs"], i)
+	}
+	return runs
+}
+
+// spoolOf returns the id of the spool that a form names by its number, or "".
+func (v *visit) spoolOf(f *form, row string) string {
+	number := strings.TrimSpace(f.Values.Get(row + "spool_id"))
+	if shown, id, _ := strings.Cut(f.Values.Get(row+"of"), " "); number == "" || number == shown {
+		return map[bool]string{true: "", false: id}[number == ""]
+	}
+	var spools found[struct{ ID string }]
+	err := v.fetch(read{path: "/api/v1/spools", query: url.Values{"number": {number}}, into: &spools})
+	if err != nil || len(spools.Items) == 0 {
+		f.Errors[row+"spool_id"] = v.t("Nothing matches %q.", number)
+		return ""
+	}
+	return spools.Items[0].ID
+}
+
+// sentPlan returns the plan with the n runs in a form that was refused, without their times.
+func sentPlan(f *form, n int) *plan {
+	p := &plan{}
+	for i := range n {
+		value := func(name string) string { return f.Values.Get(fmt.Sprintf(planList, i) + name) }
+		quantity, _ := strconv.Atoi(value("quantity"))
+		r := plannedRun{PrinterID: value("printer_id"), ItemID: value("order_item_id"), ProductID: value("product_id"),
+			Product: value("product_name"), Picture: value("picture_version"), Quantity: quantity}
+		for j := 0; f.Values.Has(fmt.Sprintf("%smaterials[%d].of", fmt.Sprintf(planList, i), j)); j++ {
+			number, _ := strconv.ParseInt(value(fmt.Sprintf("materials[%d].spool_id", j)), 10, 64)
+			_, id, _ := strings.Cut(value(fmt.Sprintf("materials[%d].of", j)), " ")
+			r.Materials = append(r.Materials, plannedMaterial{Number: number, SpoolID: id})
+		}
+		p.Runs = append(p.Runs, r)
+	}
+	return p
 }
 
 // printItem plans an item of an order, and creates the runs. If some pieces cannot be planned, it leads to the plan of
@@ -111,5 +303,5 @@ func printItem(v *visit) error {
 		to = "/orders/" + v.r.PathValue("id") + "/plan"
 	}
 	v.tell(n)
-	return v.then(ok, err, to, func() error { return v.planPage(409, f) })
+	return v.then(ok, err, to, func() error { return v.planPage(409, v.newForm(), nil) })
 }

@@ -188,6 +188,21 @@ const tasks = {
       return item.planned !== item.quantity && JSON.stringify(item);
     },
   },
+  "change a plan by hand": {
+    most: [2, 1],
+    async from(farm) {
+      await farm.newPrinter();
+      return `/orders/${(await farm.newOrder()).id}/plan`;
+    },
+    async do(person, farm) {
+      person.clicks++;
+      await person.visible("main form[action$='/plan'] summary").click();
+      await person.choose("runs[0].printer_id", farm.printer.name);
+      await person.press("main form[action$='/plan'] button.primary");
+      const { items: [run] } = await farm.send("GET", `/production-runs?product_id=${farm.product.id}`);
+      return run?.printer_name !== farm.printer.name && JSON.stringify(run);
+    },
+  },
   "start a run": {
     most: [1, 0],
     async from(farm) {

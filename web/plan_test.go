@@ -1,0 +1,62 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+
+	"spoolwright/tests/testkit"
+)
+
+// The printer, the spools and the pieces of each run of a plan can be changed before the plan is created, and runs are
+// moved and left out. What does not fit is said beside the field, and what was typed stays.
+func TestPlanChangedByHand(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	one := c.Post(t, "/api/v1/printers", j{"name": "Alpha"}).Want(201).ID()
+	two := c.Post(t, "/api/v1/printers", j{"name": "Beta", "materials": []string{"ABS"}}).Want(201).ID()
+	spool := func(color string) string {
+		return c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": color, "diameter_mm": 1.75,
+			"net_weight_grams": 1000}).Want(201).Text("number")
+	}
+	_, second, red := spool("Black"), spool("Black"), spool("Red")
+	product := c.Post(t, "/api/v1/products", j{"name": "Foot", "pieces_per_plate": 2, "estimated_print_time_minutes": 60,
+		"materials": []j{{"material_type": "PLA", "color": "Black", "weight_grams": 10}}}).Want(201).ID()
+	id := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": product, "quantity": 5}}}).Want(201).ID()
+	at := "/orders/" + id + "/plan"
+	runs := func() *testkit.Response {
+		return c.Get(t, "/api/v1/production-runs?sort_by=created_at&sort_order=asc&expand=items").Want(200)
+	}
+
+	page := b.get(t, at).want(t, 200).shows(t, "3 runs", "2 × Foot", "Alpha", "#1", "5 × Foot") // the bar of the timeline
+	testkit.Equal(t, strings.Count(page.text, "<foreignObject"), 1, "bars of equal runs")
+	form := page.form(t, at)
+	form["runs[0].printer_id"], form["runs[1].materials[0].spool_id"], form["runs[2].quantity"] = []string{two}, []string{red}, []string{"9"}
+	refused := b.do(t, "POST", at, form).want(t, 422).shows(t, "Must be an available printer", "Must be a spool in stock",
+		"Must be at most 2")
+	if kept := refused.form(t, at); kept.Get("runs[0].printer_id") != two || kept.Get("runs[2].quantity") != "9" {
+		t.Errorf("the form lost what was typed: %v", kept)
+	}
+	testkit.Equal(t, runs().Text("total"), "0", "runs after refused changes")
+
+	form = refused.form(t, at)
+	form["runs[0].printer_id"], form["runs[1].materials[0].spool_id"] = []string{one}, []string{second}
+	form["runs[0].quantity"], form["runs[2].quantity"] = []string{"0"}, []string{"1"}
+	form["earlier"] = []string{"2"}
+	moved := b.do(t, "POST", at, form).want(t, 200).shows(t, "2 runs", "Left out of this plan.", "#"+second)
+	testkit.Equal(t, runs().Text("total"), "0", "runs after a move")
+	form = moved.form(t, at)
+	testkit.Equal(t, form.Get("runs[0].quantity")+form.Get("runs[1].quantity"), "12", "the pieces after the move")
+	b.do(t, "POST", at, form).to(t, "/orders/"+id)
+	runs().Shows(map[string]string{"total": "2", "items.0.items.0.quantity": "1", "items.1.items.0.quantity": "2"})
+	b.get(t, "/queue").shows(t, "3 × Foot", "2 × Foot", "1 × Foot")
+
+	form = b.get(t, at).shows(t, "1 run", "2 × Foot").form(t, at)
+	form["runs[0].quantity"] = []string{"0"}
+	b.do(t, "POST", at, form).want(t, 422).shows(t, "Every run is left out.")
+	form["runs[0].quantity"] = []string{"2"}
+	form["find.printers.runs[0].printer_id"], form["find"] = []string{"bet"}, []string{"runs[0].printer_id"}
+	if found := b.do(t, "POST", at, form); !strings.Contains(found.text, two) {
+		t.Errorf("the search for a printer does not find it: %s", found.words())
+	}
+}
