@@ -28,10 +28,11 @@ func TestPlanChangedByHand(t *testing.T) {
 		return c.Get(t, "/api/v1/production-runs?sort_by=created_at&sort_order=asc&expand=items").Want(200)
 	}
 
-	page := b.get(t, at).want(t, 200).shows(t, "3 runs", "2 × Foot", "Alpha", "#1", "5 × Foot") // the bar of the timeline
+	page := b.get(t, at).want(t, 200).shows(t, "3 runs", "2 × Foot", "Alpha", "#1", "5 × Foot")
 	testkit.Equal(t, strings.Count(page.text, "<foreignObject"), 1, "bars of equal runs")
 	form := page.form(t, at)
-	form["runs[0].printer_id"], form["runs[1].materials[0].spool_id"], form["runs[2].quantity"] = []string{two}, []string{red}, []string{"9"}
+	form["runs[0].printer_id"], form["runs[1].materials[0].spool_id"] = []string{two}, []string{red}
+	form["runs[2].quantity"] = []string{"9"}
 	refused := b.do(t, "POST", at, form).want(t, 422).shows(t, "Must be an available printer", "Must be a spool in stock",
 		"Must be at most 2")
 	if kept := refused.form(t, at); kept.Get("runs[0].printer_id") != two || kept.Get("runs[2].quantity") != "9" {

@@ -44,7 +44,8 @@ func (f *farm) chosen(wanted []PlannedRun) (runs []run, rest []unplanned, err er
 	var problems server.Problems
 	for n, w := range wanted {
 		field := func(name string) string { return fmt.Sprintf("runs[%d].%s", n, name) }
-		plate, quantity := left[lacking{text((*string)(w.OrderItemID.Value)), string(*w.ProductID.Value)}], *w.Quantity.Value
+		plate := left[lacking{text((*string)(w.OrderItemID.Value)), string(*w.ProductID.Value)}]
+		quantity := *w.Quantity.Value
 		if plate == nil {
 			name := "product_id"
 			if !w.OrderItemID.IsNull() {

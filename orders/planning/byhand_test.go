@@ -103,7 +103,8 @@ func TestPlanByHandRefused(t *testing.T) {
 	// Other orders reserve filament also of a spool that a person chooses.
 	f.order(product, 6)
 	for _, body := range []j{{"runs": []j{}}, {"runs": make([]j, 501)}} {
-		f.Post(t, order+"/plan", body).WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": "runs"})
+		f.Post(t, order+"/plan", body).WantError(422, "VALIDATION_ERROR").
+			Shows(map[string]string{"errors.0.field": "runs"})
 	}
 	rest := good()
 	rest["order_item_id"], rest["quantity"] = nil, 2
@@ -121,7 +122,8 @@ func TestPlanByHandOfSeveral(t *testing.T) {
 	f.printer(j{"name": "A"})
 	one, two := f.spool("Black", 60, 1000), f.spool("Black", 500, 1000)
 	product := f.product("Black", 40, 60, nil)
-	run := j{"product_id": product, "quantity": 4, "materials": []j{{"spool_id": one}, {"spool_id": two}, {"spool_id": one}}}
+	run := j{"product_id": product, "quantity": 4,
+		"materials": []j{{"spool_id": one}, {"spool_id": two}, {"spool_id": one}}}
 	items := []j{{"product_id": product, "quantity": 3}, {"product_id": product, "quantity": 1}}
 	f.Post(t, planURL, j{"items": items, "runs": []j{run}, "create": true}).Want(200).Shows(map[string]string{
 		"runs.0.materials.#": "2", "runs.0.materials.0.grams": "60", "runs.0.materials.1.grams": "100",

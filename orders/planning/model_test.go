@@ -120,7 +120,7 @@ func TestPlansOfRandomFarms(t *testing.T) {
 			}
 			for i, r := range before.plan(again, nil, nil, false).Runs {
 				want := plan.Runs[i]
-				if n := len(before.products[string(*r.ProductID.Value)].Materials); n > 1 { // equal filament is divided anew
+				if len(before.products[string(*r.ProductID.Value)].Materials) > 1 { // equal filament is divided anew
 					r.Materials, want.Materials = nil, nil
 				}
 				if !reflect.DeepEqual(r, want) {
