@@ -90,7 +90,7 @@ var putSignOnDoc = &server.Doc{
 		"who has not signed on at this issuer cannot require it. API keys stay valid.\n\n" +
 		"Without `client_secret`, the secret stays if neither `issuer` nor `client_id` changes; `null` removes it. Another " +
 		"issuer or client ends the sessions of those who have signed on, except that of the caller.",
-	Errors: []*server.Error{errOwnSignOn, server.ErrNotFound},
+	Errors: []*server.Error{errOwnSignOn},
 	Request: `{"issuer":"https://login.farm.example","client_id":"spoolwright","client_secret":"0123456789abcdef",` +
 		`"email_domain":"farm.example","role_claim":"groups","operator_value":"printing","factors":["mfa"]}`,
 }

@@ -99,7 +99,7 @@ func (c *Config) settings() []setting {
 		{"WEB", "on", "pages for people: on, off, or insecure, which signs in without TLS from other machines too",
 			func(v string) error { c.Web = strings.ToLower(v); return oneOf("on", "off", "insecure")(v) }},
 		{"PUBLIC_URL", "", "address of the service in links of e-mails and messages, such as https://farm.example; also " +
-			"in labels and lines to copy of farms without an address of their own",
+			"in labels and lines to copy of farms without an address of their own. Sign-on needs it.",
 			func(v string) error { return publicURL(&c.PublicURL, v) }},
 		{"SMTP_URL", "", "mail server for password links and messages, such as smtps://user:password@smtp.example:465, or " +
 			"smtp:// with STARTTLS", func(v string) error {
@@ -110,7 +110,8 @@ func (c *Config) settings() []setting {
 		{"SMTP_FROM", "", "sender of e-mails, such as Farm <farm@farm.example>; required with SMTP_URL",
 			func(v string) (err error) { c.MailFrom, err = mail.ParseFrom(v); return err }},
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
-			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
+			"private networks that webhooks and the sign-on may reach, also without TLS, such as 192.168.1.0/24, " +
+				"separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
 		{"WATCH", "off", "on: the service watches the printers of all farms, whose admins may then connect to all " +
 			"addresses in WATCH_NETWORKS",

@@ -209,6 +209,10 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/orders", ordersURL, "UNKNOWN_REFERENCE", 400, testkit.JSON{"items": []any{
 			testkit.JSON{"id": value.NewID(), "changes": testkit.JSON{}}}}},
 		{"PATCH /api/v1/stock-levels/{id}", level, "STOCK_LEVEL_EXISTS", 409, testkit.JSON{"material_type": "PLA"}},
+		{"GET /api/v1/sign-on", "/api/v1/sign-on", "NOT_FOUND", 404, nil},
+		{"DELETE /api/v1/sign-on", "/api/v1/sign-on", "NOT_FOUND", 404, nil},
+		{"PUT /api/v1/sign-on", "/api/v1/sign-on", "SIGN_ON_NOT_TRIED", 409,
+			testkit.JSON{"issuer": "https://login.farm.example", "client_id": "x", "required": true}},
 	} {
 		covered[r.route+" "+r.code] = true
 		method, _, _ := strings.Cut(r.route, " ")
