@@ -119,7 +119,22 @@ func (p *allRuns) narrow(v *visit, query url.Values) error {
 		query.Set("completed_to", first.AddDate(0, 1, 0).Format(time.DateOnly))
 		p.choose("month", v.month(first))
 	}
+	p.narrowDays(v, query)
 	return p.findSpool(v, query)
+}
+
+// narrowDays selects the runs that ended in the days from and to of the address, to which reports lead. It ignores days
+// that are not valid.
+func (p *allRuns) narrowDays(v *visit, query url.Values) {
+	from, to := v.r.URL.Query().Get("from"), v.r.URL.Query().Get("to")
+	_, err := time.Parse(time.DateOnly, from)
+	last, failed := time.Parse(time.DateOnly, to)
+	if err == nil && failed == nil && from <= to && query.Get("completed_from") == "" {
+		p.Filter.Set("from", from)
+		p.Filter.Set("to", to)
+		query.Set("completed_from", from)
+		query.Set("completed_to", last.AddDate(0, 0, 1).Format(time.DateOnly))
+	}
 }
 
 // Inputs returns the pickers of the filters.

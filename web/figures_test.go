@@ -108,10 +108,10 @@ func TestReportsCompare(t *testing.T) {
 	if line := "M0 118L"; !strings.Contains(p.text, line) || strings.Count(p.text, "L") < 28 {
 		t.Errorf("no curve of 29 days: %s", p.text)
 	}
-	if !strings.Contains(p.text, `href="/runs/all?month=2024-02&amp;reason=clog"`) {
+	if !strings.Contains(p.text, `href="/runs/all?from=2024-02-01&amp;reason=clog&amp;to=2024-02-29"`) {
 		t.Errorf("no link to the runs: %s", p.text)
 	}
-	b.get(t, "/runs/all?month=2024-02&reason=clog").shows(t, "All runs", "50 g").hides(t, "40 g")
+	b.get(t, "/runs/all?from=2024-02-01&reason=clog&to=2024-02-29").shows(t, "From 2024-02-01 to 2024-02-29", "All runs", "50 g").hides(t, "40 g")
 	b.get(t, "/runs/all?reason=clog").shows(t, "50 g", "40 g").hides(t, "10 g")
 	b.get(t, "/runs/all?reason=warping").shows(t, "No run matches.")
 	for query, want := range map[string]string{

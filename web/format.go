@@ -292,10 +292,12 @@ var monthNames = [12]language.Text{"January", "February", "March", "April", "May
 	"September", "October", "November", "December"}
 
 // Time writes a time in the time zone of the farm, and Date only the day of the time: that of today, tomorrow and
-// yesterday in words. Moment is Time without such words, for sentences that have a preposition before the time.
+// yesterday in words. Moment and OnDate are Time and Date without such words, for sentences that have a preposition
+// before the time.
 func (v *visit) Time(t *time.Time) string   { return v.at(t, true, clock) }
 func (v *visit) Date(t *time.Time) string   { return v.at(t, true, "") }
 func (v *visit) Moment(t *time.Time) string { return v.at(t, false, clock) }
+func (v *visit) OnDate(t *time.Time) string { return v.at(t, false, "") }
 
 const clock = "\u00a015:04"
 
@@ -359,6 +361,15 @@ func unbroken(text string) string { return strings.ReplaceAll(text, " ", "\u00a0
 // Day writes a date of the API, such as 2026-01-31. OnDay does so for sentences: see Moment.
 func (v *visit) Day(s string) string   { return v.dayOf(s, true) }
 func (v *visit) OnDay(s string) string { return v.dayOf(s, false) }
+
+// Full writes a date of the API with its year, for paper.
+func (v *visit) Full(s string) string {
+	t, err := time.Parse(time.DateOnly, s)
+	if err != nil {
+		return "–"
+	}
+	return t.Format(v.locale.date)
+}
 
 func (v *visit) dayOf(s string, inWords bool) string {
 	t, err := time.Parse(time.DateOnly, s)

@@ -250,7 +250,7 @@ func (p *reportsPage) Compared(v view, now, before num) string {
 	}
 	percent := math.Round((float(now)/float(before) - 1) * 100)
 	share := v.Number(num(strconv.FormatFloat(math.Abs(percent), 'f', 0, 64)), 0) + " %"
-	from, to := v.Day(p.Before.From), v.Day(p.Before.To)
+	from, to := v.OnDay(p.Before.From), v.OnDay(p.Before.To)
 	switch {
 	case percent > 0:
 		return v.t("%s more than from %s to %s|a percentage and two days", share, from, to)
@@ -260,15 +260,9 @@ func (p *reportsPage) Compared(v view, now, before num) string {
 	return v.t("As much as from %s to %s|two days", from, to)
 }
 
-// Runs returns the address of the list of the runs that wasted filament for a reason, in the month of the report if it
-// is of one month.
-func (p *reportsPage) Runs(v view, reason string) string {
-	query := url.Values{"reason": {reason}}
-	from, to, ok := p.span(v.Now())
-	if next := to.AddDate(0, 0, 1); ok && from.Day() == 1 && next.Equal(from.AddDate(0, 1, 0)) {
-		query.Set("month", from.Format("2006-01"))
-	}
-	return "/runs/all?" + query.Encode()
+// Runs returns the address of the list of the runs that wasted filament for a reason in the days of the report.
+func (p *reportsPage) Runs(reason string) string {
+	return "/runs/all?" + url.Values{"reason": {reason}, "from": {p.Usage.From}, "to": {p.Usage.To}}.Encode()
 }
 
 func reports(v *visit) error {
