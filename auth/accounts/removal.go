@@ -48,8 +48,8 @@ func deleteUser(tx *tables.Tx, email, user string) error {
 }
 
 // MoveUser moves a user to another tenant, with the same e-mail, name, role, language, password and second factor, and
-// returns the names of both tenants. The account at the provider of the old tenant is forgotten. The user gets a new id; the ledger of the old tenant keeps the old id and the
-// name. All sessions end.
+// returns the names of both tenants. The account at the provider of the old tenant is forgotten. The user gets a new
+// id; the ledger of the old tenant keeps the old id and the name. All sessions end.
 func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner,
 	email, tenant string) (from, to string, err error) {
 	target, err := a.FindTenant(ctx, tenant)

@@ -67,8 +67,9 @@ type Applied struct {
 }
 
 // Migrate migrates the database at ownerURL to the schema: first the migrations, each in a transaction, then the
-// definitions, in one transaction. Any number of instances may call Migrate at the same time; one completes the schema. The login of memberURL,
-// if it is another login, becomes a member of the Role if the owner may grant the membership.
+// definitions, in one transaction. Any number of instances may call Migrate at the same time; one completes the
+// schema. The login of memberURL, if it is another login, becomes a member of the Role if the owner may grant the
+// membership.
 //
 // Migrate returns an error if the database has a higher migration than the program. It accepts higher versions of
 // definitions and keeps them, so that an older program can start beside a newer one.

@@ -1,7 +1,8 @@
 // Mutate tests the tests. For each sabotage, it breaks a copy of the program and runs tests, at least one of which
 // must fail, and pass without the sabotage. It takes about half an hour. Run it in the root of the checkout:
 //
-//	go run ./tools/mutate [-conditions [-since REVISION]] [-only REGEXP] [-part N/M] [-sample N [-seed N]] [-jobs N] [-list]
+//	go run ./tools/mutate [-conditions [-since REVISION]] [-only REGEXP] [-part N/M] [-sample N [-seed N]]
+//		[-jobs N] [-list]
 //
 // With -conditions it finds the sabotages by itself: in the SQL of the program, it removes one condition for hidden,
 // archived, disabled, revoked or expired rows at a time, one lock of rows, or one time of a change, and runs the tests
