@@ -382,6 +382,7 @@ func testInvalidSettings(t *testing.T, p program) {
 		"DATABASE_URL":                 {"postgres://farm:hidden@host:port/farm", "nonsense"},
 		"MIGRATE_DATABASE_URL":         {"postgres://farm:hidden@host:port/farm", "postgres://farm:hidden@host/farm"},
 		"DATA_DIR":                     {"/dev/null", "/dev/null/data"},
+		"POSTGRES_INSTALL":             {"on", "ask"},
 		"JWT_SECRET":                   {"hidden", strings.Repeat("x", 40) + ",hidden", strings.Repeat("x", 31)},
 		"ACCESS_TOKEN_EXPIRE_MINUTES":  {"0", "-1", "1.5", "30m"},
 		"REFRESH_TOKEN_EXPIRE_DAYS":    {"0", "a week"},
