@@ -220,7 +220,8 @@ func (s *Service) begin(
 
 // startSession inserts a session for the user and deletes the user's expired sessions. The row lock waits for a
 // concurrent change of the user. If the change replaced the password hash, disabled the user or turned on a second
-// factor, the error is errCredentials. So it is if the farm now requires the sign-on, and the user has not signed on.
+// factor, the error is errCredentials. So it is if the farm now requires the sign-on, and the user has not signed on,
+// or if it has another issuer than that of the user's sign-on.
 func (s *Service) startSession(ctx context.Context, user *loginUser, address string) (Refresh, error) {
 	session, opened, stmts := s.openSession(user, address)
 	err := s.db.Write(ctx, stmts...)
@@ -239,9 +240,10 @@ func (s *Service) openSession(user *loginUser, address string) (session Refresh,
 		lifetime = min(lifetime, signOnFor)
 	}
 	opened = db.SQL(`
-		with p as materialized (select required from sign_on_providers for share),
+		with p as materialized (select issuer, required from sign_on_providers for share),
 		u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null
 			and case when $7::boolean then (sign_on_issuer, sign_on_subject) = ($9::text, $10::text)
+				and exists (select from p where p.issuer = $9::text)
 				else not exists (select from p where p.required) end
 			and (otp_at is not null) = $6 for share)
 		insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at, signed_on, factor_met)

@@ -89,25 +89,45 @@ var putSignOnDoc = &server.Doc{
 		"`required`, logins by password are refused and sessions that began so end, except that of the caller. An admin " +
 		"who has not signed on at this issuer cannot require it. API keys stay valid.\n\n" +
 		"Without `client_secret`, the secret stays if neither `issuer` nor `client_id` changes; `null` removes it. Another " +
-		"issuer or client ends the sessions of those who have signed on, except that of the caller.",
-	Errors: []*server.Error{errOwnSignOn},
+		"issuer or client ends the sessions of those who have signed on, except that of the caller. `LAST_ADMIN` means " +
+		"that after a change of the issuer no enabled admin has a password or an account at it.",
+	Errors: []*server.Error{errOwnSignOn, errNoAdminLeft},
 	Request: `{"issuer":"https://login.farm.example","client_id":"spoolwright","client_secret":"0123456789abcdef",` +
 		`"email_domain":"farm.example","role_claim":"groups","operator_value":"printing","factors":["mfa"]}`,
 }
 
-var errOwnSignOn = server.Conflict("SIGN_ON_NOT_TRIED", "Sign on at this issuer yourself first").On("required")
+var (
+	errOwnSignOn   = server.Conflict("SIGN_ON_NOT_TRIED", "Sign on at this issuer yourself first").On("required")
+	errNoAdminLeft = server.Conflict("LAST_ADMIN",
+		"Afterwards no enabled admin could sign in; set a password for an admin first")
+)
+
+// adminLeft returns a statement that reads whether an enabled admin has a password, or an account at the issuer. A nil
+// issuer is that of the provider. The account of the user without counts as forgotten. The lock of lockUsers must be
+// held.
+func adminLeft(left *bool, issuer any, without string) *db.Stmt {
+	return db.SQL(`
+		select exists (select from users where role = 'admin' and disabled_at is null and (password_hash <> ''
+			or id::text <> $2 and sign_on_issuer = coalesce($1::text, (select issuer from sign_on_providers))))`,
+		issuer, without).Into(left)
+}
 
 func (s *Service) putSignOn(ctx context.Context, r *server.Request[SignOn]) (server.OK[SignOn], error) {
 	in, caller := &r.In, db.ActorOf(ctx)
-	id, required, other, tried := value.NewID(), in.Required.Or(false), false, false
-	lock := db.SQL(`select id::text, (issuer, client_id) <> ($1, $2) from sign_on_providers for no key update`,
-		*in.Issuer.Value, *in.ClientID.Value).Into(&id, &other)
+	id, required := value.NewID(), in.Required.Or(false)
+	var otherIssuer, other, tried, left bool
+	lock := db.SQL(`select id::text, issuer <> $1, (issuer, client_id) <> ($1, $2) from sign_on_providers
+		for no key update`, *in.Issuer.Value, *in.ClientID.Value).Into(&id, &otherIssuer, &other)
 	own := db.SQL(`select sign_on_issuer is not distinct from $2 from users where id = $1`, caller.User,
 		*in.Issuer.Value).Into(&tried)
 	var written *db.Stmt
-	err := s.db.Decide(ctx, []*db.Stmt{lock, own}, func() ([]*db.Stmt, error) {
+	admins := adminLeft(&left, in.Issuer.Arg(), "")
+	err := s.db.Decide(ctx, []*db.Stmt{lockUsers(), lock, own, admins}, func() ([]*db.Stmt, error) {
 		if required && !tried {
 			return nil, errOwnSignOn
+		}
+		if otherIssuer && !left {
+			return nil, errNoAdminLeft.On("issuer")
 		}
 		var secret []byte
 		if !in.Secret.IsNull() {
@@ -141,31 +161,52 @@ func (s *Service) putSignOn(ctx context.Context, r *server.Request[SignOn]) (ser
 var deleteSignOnDoc = &server.Doc{
 	ID: "deleteSignOn", Tag: signOnTag, Summary: "Remove the provider of the sign-on",
 	Description: "Deletes the provider with its secret. Sessions of those who have signed on end, except that of the " +
-		"caller. Logins by password are possible again. Users without a password need a password link.",
-	Errors: []*server.Error{server.ErrNotFound},
+		"caller. Logins by password are possible again. Users without a password need a password link. `LAST_ADMIN` means " +
+		"that no enabled admin has a password.",
+	Errors: []*server.Error{errNoAdminLeft, server.ErrNotFound},
 }
 
 func (s *Service) deleteSignOn(ctx context.Context, _ *server.Request[struct{}]) (server.NoContent, error) {
-	deleted := db.SQL(`delete from sign_on_providers returning id`)
-	ended := db.SQL(`delete from sessions where signed_on and id::text <> $1`, db.ActorOf(ctx).Session)
-	err := s.db.Write(ctx, deleted, ended)
+	left, found := false, db.SQL(`select id from sign_on_providers for update`)
+	admins := adminLeft(&left, "", "") // no account has this issuer
+	err := s.db.Decide(ctx, []*db.Stmt{lockUsers(), found, admins}, func() ([]*db.Stmt, error) {
+		switch {
+		case found.Rows() == 0:
+			return nil, server.ErrNotFound
+		case !left:
+			return nil, errNoAdminLeft
+		}
+		return []*db.Stmt{db.SQL(`delete from sign_on_providers`),
+			db.SQL(`delete from sessions where signed_on and id::text <> $1`, db.ActorOf(ctx).Session)}, nil
+	})
 	s.only.forget()
-	return nil, server.Found(deleted, err)
+	return nil, err
 }
 
 var unbindUserDoc = &server.Doc{
 	ID: "deleteUserSignOn", Tag: usersTag, Summary: "Forget the account of a user at the provider",
 	Description: "For a user who has a new account at the provider: the next sign-on recognizes the user by the e-mail " +
-		"address again. Ends the sessions that began at the provider. Without an account, nothing changes.",
+		"address again. Ends the sessions that began at the provider. Without an account, nothing changes. `LAST_ADMIN` " +
+		"means that no enabled admin would have a password or an account at the provider.",
+	Errors: []*server.Error{errNoAdminLeft},
 }
 
 func (s *Service) unbindUser(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	id := r.ID("id")
-	found := db.SQL(`select id from users where id = $1 for no key update`, id)
+	left, found := false, db.SQL(`select id from users where id = $1 for no key update`, id)
 	unbound := db.SQL(`update users set sign_on_issuer = null, sign_on_subject = null, updated_at = now()
 		where id = $1 and sign_on_subject is not null`, id)
 	ended := db.SQL(`delete from sessions where user_id = $1 and signed_on`, id)
-	return nil, server.Found(found, s.db.Write(ctx, found, unbound, ended))
+	err := s.db.Decide(ctx, []*db.Stmt{lockUsers(), found, adminLeft(&left, nil, id)}, func() ([]*db.Stmt, error) {
+		switch {
+		case found.Rows() == 0:
+			return nil, server.ErrNotFound
+		case !left:
+			return nil, errNoAdminLeft
+		}
+		return []*db.Stmt{unbound, ended}, nil
+	})
+	return nil, err
 }
 
 // provider is the provider of a tenant, with its secret.

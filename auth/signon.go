@@ -229,7 +229,8 @@ func (s *Service) redeem(ctx context.Context, p *provider, c signOnClaims, answe
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
-	identity, err := s.signOn.Redeem(ctx, p.Registration, c.attempt(), answer.Get("code"), answer.Get("iss"))
+	identity, err := s.signOn.Redeem(ctx, p.Registration, c.attempt(), answer.Get("code"), answer.Get("iss"),
+		p.claim)
 	if errors.Is(err, oidc.ErrCode) || errors.Is(err, oidc.ErrToken) {
 		outcome = Failed
 	}

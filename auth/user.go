@@ -284,7 +284,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 				when $6::boolean then 'EMAIL'
 				when t.role = 'admin' and not t.disabled and (t.new_role <> 'admin' or t.new_disabled) and not exists (
 					select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null
-						and (o.password_hash <> '' or o.sign_on_subject is not null))
+						and (o.password_hash <> ''
+							or o.sign_on_issuer = (select issuer from sign_on_providers)))
 					then 'LAST_ADMIN'
 			end as problem
 			from target t
@@ -354,7 +355,7 @@ func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (
 	found := db.SQL(`
 		select u.email, u.role = 'admin' and not exists (
 			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null
-				and (o.password_hash <> '' or o.sign_on_subject is not null))
+				and (o.password_hash <> '' or o.sign_on_issuer = (select issuer from sign_on_providers)))
 		from users u where u.id = $1 for update`, id).Into(&email, &last)
 	err := s.db.Decide(ctx, []*db.Stmt{
 		lockUsers(), caller.Bind(), found,

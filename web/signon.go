@@ -20,12 +20,12 @@ const (
 	knownFarm = 400 * 24 * time.Hour
 )
 
-// SignOn returns the address at which the person can sign on, or "". It is that of the farm with which this browser has
-// signed on, or of the only farm.
+// SignOn returns the address at which the person can sign on, or "". It is that of the farm of the visit, of the farm
+// with which this browser has signed on, or of the only farm.
 func (v *visit) SignOn() string {
-	farm, ok := "", false
-	if c, err := v.r.Cookie(v.site.cookieName(v.r) + "-farm"); err == nil {
-		farm, ok = value.ParseID(c.Value)
+	farm, ok := v.farm, v.farm != ""
+	if !ok {
+		farm, ok = v.knownFarm()
 	}
 	if !ok {
 		var err error
@@ -40,7 +40,17 @@ func (v *visit) SignOn() string {
 	return address
 }
 
-// beginSignOn leads the browser to the provider of the farm.
+// knownFarm returns the farm with which this browser has signed on.
+func (v *visit) knownFarm() (string, bool) {
+	c, err := v.r.Cookie(v.site.cookieName(v.r) + "-farm")
+	if err != nil {
+		return "", false
+	}
+	return value.ParseID(c.Value)
+}
+
+// beginSignOn leads the browser to the provider of the farm. If a page of another site leads here, the person must press
+// the button first: otherwise that page could begin a session in the browser.
 func beginSignOn(v *visit) error {
 	tenant, ok := value.ParseID(v.r.PathValue("tenant"))
 	if !ok {
@@ -49,12 +59,19 @@ func beginSignOn(v *visit) error {
 	if !v.site.signsIn(v.r) {
 		return v.signInPage(403, v.newForm())
 	}
+	if from := v.r.Header.Get("Sec-Fetch-Site"); from == "cross-site" || from == "same-site" {
+		v.farm = tenant
+		return v.signInPage(200, v.newForm())
+	}
 	to := next(v.r.FormValue("next"))
 	if len(to) > 1000 {
 		to = "/"
 	}
 	address, cookie, err := v.site.Auth.BeginSignOn(v.r.Context(), tenant, to)
 	if err != nil {
+		if farm, _ := v.knownFarm(); farm == tenant && server.AsError(err).Status == 404 {
+			v.setNamed("-farm", "", -time.Second)
+		}
 		return v.refused(v.newForm(), err, v.signInPage)
 	}
 	v.setNamed("-sign-on", cookie, signOnTry)

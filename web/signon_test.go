@@ -329,6 +329,18 @@ func TestSignOn(t *testing.T) {
 	w.person("ada-1", "another@elsewhere.example", jwt.MapClaims{"email_verified": false})
 	b = w.signOn(t).in(t, user.Email)
 
+	// A page of another site cannot begin a session: the person must press the button.
+	elsewhere := newBrowser(t, w.api.URL)
+	for _, from := range []string{"cross-site", "same-site"} {
+		elsewhere.header.Set("Sec-Fetch-Site", from)
+		p := elsewhere.get(t, w.path()+"?next=%2Forders").want(t, 200)
+		if !strings.Contains(p.text, `href="`+publicURL+w.path()+`?next=%2Forders"`) || p.header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %q %s", from, p.header.Get("Set-Cookie"), p.text)
+		}
+	}
+	elsewhere.header.Set("Sec-Fetch-Site", "same-origin")
+	elsewhere.get(t, w.path()).want(t, 303)
+
 	// Signing out ends the session here, and the page has the way back.
 	b.get(t, "/account").submit(t, "/sign-out").want(t, 303)
 	b.get(t, "/account").want(t, 303)
@@ -615,7 +627,9 @@ func TestSignOnUsers(t *testing.T) {
 	try("ada", user.Email, jwt.MapClaims{"email_verified": false}).out(t, 403, "has not verified your e-mail")
 	try("ada", user.Email, jwt.MapClaims{"email_verified": nil}).out(t, 403, "has not verified your e-mail")
 	try("ada", user.Email, jwt.MapClaims{"email_verified": "false"}).out(t, 403, "has not verified your e-mail")
-	try("ada", "", nil).out(t, 403, "has not verified your e-mail")
+	for _, email := range []string{"", "a\x00@farm.example", "a\nb@farm.example", strings.Repeat("a", 320) + "@x"} {
+		try("ada", email, nil).out(t, 403, "has not verified your e-mail")
+	}
 	try("eve", stranger.Email, nil).out(t, 403, no)
 	try("eve", "nobody@farm.example", nil).out(t, 403, no)
 	try("ada", user.Email, nil).in(t, user.Email)
@@ -713,6 +727,16 @@ func TestSignOnCreatesUsers(t *testing.T) {
 	with(j{"role_claim": nil})
 	try("4", "dora@"+domain, "bosses", jwt.MapClaims{"name": ""}).in(t, "dora@"+domain)
 	role("dora@"+domain, "viewer")
+
+	// A provider may send the claim only at the endpoint of user information.
+	with(nil)
+	w.person("8", "greta@"+domain, nil)
+	w.set(func() { w.info["groups"] = "printing" })
+	w.signOn(t).in(t, "greta@"+domain)
+	role("greta@"+domain, "operator")
+	w.person("9", "hugo@"+domain, jwt.MapClaims{"email_verified": nil})
+	w.set(func() { w.info["groups"], w.info["email_verified"] = "printing", true })
+	w.signOn(t).out(t, 403, "has not verified") // not the address of the ID token
 	with(j{"email_domain": nil})
 	try("5", "emil@"+domain, "printing", nil).out(t, 403, no)
 
@@ -792,6 +816,67 @@ func TestSignOnRequiredMeanwhile(t *testing.T) {
 	held.Commit()
 	<-done
 	testkit.Equal(t, a.Status, 401, "the status of the login")
+}
+
+// A sign-on starts no session if the farm has another issuer in the meantime.
+func TestSignOnIssuerMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newSignOn(t, testkit.Options{})
+	user := w.tenant.User(t, "operator")
+	w.person("ada", user.Email, nil)
+	w.signOn(t).in(t, user.Email)
+	b := newBrowser(t, w.api.URL)
+	answer := w.authorize(t, w.begin(t, b))
+	held := w.admin.Hold(t, `update sign_on_providers set issuer = 'https://login.farm.example'
+		where tenant_id = '`+w.tenant.ID+`'`)
+	var p *page
+	done := held.StartWaiting(1, func() { p = w.finish(t, b, answer) })
+	held.Commit()
+	<-done
+	p.out(t, 403, "you have no access to this farm")
+}
+
+// Of admins who set the first provider at the same time, the last one's secret is there.
+func TestSignOnFirstProvider(t *testing.T) {
+	t.Parallel()
+	w := newSignOn(t, testkit.Options{})
+	for range 5 {
+		w.admin.Delete(t, signOnAPI).Want(204)
+		testkit.Concurrently(8, func(int) {
+			w.admin.Send("PUT", signOnAPI, j{"issuer": w.issuer, "client_id": "farm", "client_secret": w.secret})
+		})
+		newBrowser(t, w.api.URL).get(t, w.path()).want(t, 303)
+	}
+}
+
+// The last admin who can sign in stays so: accounts at another issuer than the farm's do not count.
+func TestSignOnLastAdmin(t *testing.T) {
+	t.Parallel()
+	w := newSignOn(t, testkit.Options{})
+	colleague := w.tenant.User(t, "admin")
+	for _, c := range []*testkit.Client{w.admin, colleague} {
+		w.person(c.Actor.User, c.Email, nil)
+		w.signOn(t).in(t, c.Email)
+	}
+	at := "/api/v1/users/" + w.admin.Actor.User
+	w.admin.Hold(t, `update users set password_hash = '' where tenant_id = '`+w.tenant.ID+`'`).Commit()
+	w.admin.Delete(t, signOnAPI).WantError(409, "LAST_ADMIN")
+	w.put(t, j{"issuer": "https://login.farm.example"}).WantError(409, "LAST_ADMIN").
+		Shows(map[string]string{"errors.0.field": "issuer"})
+	w.put(t, j{"client_id": "farm2"}).Want(200)
+	w.admin.Delete(t, "/api/v1/users/"+colleague.Actor.User+"/sign-on").Want(204)
+	w.admin.Delete(t, at+"/sign-on").WantError(409, "LAST_ADMIN")
+	w.admin.Patch(t, at, j{"disabled": true}).WantError(409, "LAST_ADMIN")
+
+	// An account at an earlier issuer opens nothing.
+	w.admin.Hold(t, `update users set sign_on_issuer = 'https://earlier.example', sign_on_subject = 'x'
+		where id = '`+colleague.Actor.User+`'`).Commit()
+	w.admin.Patch(t, at, j{"disabled": true}).WantError(409, "LAST_ADMIN")
+	w.admin.Patch(t, at, j{"role": "viewer"}).WantError(409, "LAST_ADMIN")
+	w.admin.Delete(t, at).WantError(409, "LAST_ADMIN")
+	w.admin.Patch(t, "/api/v1/users/"+colleague.Actor.User, j{"password": testkit.Password + "2"}).Want(200)
+	w.admin.Delete(t, at+"/sign-on").Want(204)
+	w.admin.Delete(t, signOnAPI).Want(204)
 }
 
 // The provider can confirm a second factor; otherwise the rules of the farm and of the user hold.
@@ -941,7 +1026,7 @@ func TestSignOnNetworks(t *testing.T) {
 	w.set(func() {
 		w.wrap = func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				for range 200 {
+				for range 600 {
 					fmt.Fprint(w, " ")
 					w.(http.Flusher).Flush()
 					select {
@@ -953,11 +1038,7 @@ func TestSignOnNetworks(t *testing.T) {
 			})
 		}
 	})
-	begin := time.Now()
-	newBrowser(t, w.api.URL).get(t, w.path()).want(t, 400).shows(t, "no response in time")
-	if took := time.Since(begin); took > 15*time.Second {
-		t.Errorf("it took %v", took)
-	}
+	newBrowser(t, w.api.URL).get(t, w.path()).want(t, 400).shows(t, "no response in time") // not after the minute
 }
 
 // Only admins manage the provider, on the page and by the API. Its secret does not come out.
@@ -997,6 +1078,7 @@ func TestSignOnSettings(t *testing.T) {
 			t.Errorf("%v keeps the secret", more)
 		}
 	}
+	w.put(t, j{"client_secret": strings.Repeat("\U0001f511", 1000)}).Want(200)
 	for field, values := range map[string][]any{
 		"issuer": {"login.farm.example", "ftp://login.farm.example", "https://login.farm.example/?x=1",
 			"https://login.farm.example/#", "https://u:p@login.farm.example", "https://", "", "https://a b"},
@@ -1030,7 +1112,10 @@ func TestSignOnSettings(t *testing.T) {
 	b.get(t, signOnPath).submit(t, signOnPath+"/remove").to(t, signOnPath).shows(t, "The sign-on is removed.")
 	session.get(t, "/account").want(t, 303)
 	w.admin.Get(t, signOnAPI).WantError(404, "NOT_FOUND")
-	session.get(t, w.path()).want(t, 404)
+	if gone := session.get(t, w.path()).want(t, 404).header.Get("Set-Cookie"); !strings.Contains(gone, "-farm=; ") {
+		t.Errorf("the browser keeps the farm: %q", gone)
+	}
+	session.get(t, "/sign-in").hides(t, "Sign in at your provider")
 
 	// Without PUBLIC_URL, there is no address for the provider.
 	plain := newAPI(t, testkit.Options{})

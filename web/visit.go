@@ -24,6 +24,7 @@ type visit struct {
 	isAsked      bool         // whether steps was read with the visitor
 	steps        *start.Steps // on Today
 	isFinding    bool         // whether the form was sent to find something
+	farm         string       // whose sign-on the page to sign in offers, or ""
 	notice       *notice      // the notice for the page to which the answer redirects, or nil
 }
 

@@ -80,6 +80,9 @@ func fill(ctx context.Context, a accounts.Accounts, t *tables.Tx, file io.Reader
 			if s.Table == "tenants" && column == "name" {
 				values[n] = "'" + strings.ReplaceAll(name, "'", "''") + "'"
 			}
+			if s.Table == "sign_on_providers" && column == "required" {
+				values[n] = "false" // this installation may be unable to decrypt the secret
+			}
 		}
 		n, err := t.ReadRows(tables.Table{Name: s.Table, Columns: s.Columns}, values, r)
 		if err == nil && s.Table == "spool_usage" {

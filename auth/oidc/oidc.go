@@ -124,8 +124,10 @@ func (c *Client) Address(ctx context.Context, r Registration, a Attempt, claim s
 }
 
 // Redeem exchanges a code for the identity of a person. named is the issuer that the answer to the browser names (RFC
-// 9207), or "". The error is ErrUnavailable, ErrCode or ErrToken with the reason, which has no addresses and secrets.
-func (c *Client) Redeem(ctx context.Context, r Registration, a Attempt, code, named string) (*Identity, error) {
+// 9207), or "". If the ID token lacks the e-mail address or the claim, which may be "", Redeem asks the endpoint of user
+// information. The error is ErrUnavailable, ErrCode or ErrToken with the reason, which has no addresses and secrets.
+func (c *Client) Redeem(ctx context.Context, r Registration, a Attempt, code, named, claim string,
+) (*Identity, error) {
 	p, err := c.provider(ctx, r.Issuer)
 	if err != nil {
 		return nil, err
@@ -168,7 +170,8 @@ func (c *Client) Redeem(ctx context.Context, r Registration, a Attempt, code, na
 		return nil, err
 	}
 	identity := &Identity{claims: claims}
-	if identity.text("email") == "" && p.endpoints.UserInfo != "" && answer.AccessToken != "" &&
+	lacks := identity.text("email") == "" || claim != "" && claims[claim] == nil
+	if lacks && p.endpoints.UserInfo != "" && answer.AccessToken != "" &&
 		strings.EqualFold(answer.TokenType, "Bearer") {
 		err = c.addUserInfo(ctx, r.Issuer, p.endpoints.UserInfo, answer.AccessToken, claims)
 	}
@@ -187,6 +190,9 @@ func (c *Client) addUserInfo(ctx context.Context, issuer, endpoint, token string
 		return unavailable("it sent no user information")
 	case more["sub"] != claims["sub"]:
 		return fmt.Errorf("%w: the user information is of another person", ErrToken)
+	}
+	if _, ok := claims["email"]; ok {
+		delete(more, "email_verified") // it is about the address there
 	}
 	for name, value := range more {
 		if _, ok := claims[name]; !ok && name != "amr" && name != "acr" {

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -193,12 +195,17 @@ func (i *Identity) Subject() string { return i.text("sub") }
 // Name returns the name of the person, or "".
 func (i *Identity) Name() string { return i.text("name") }
 
-// Email returns the e-mail address of the person, or "" unless the provider has verified it.
+// Email returns the e-mail address of the person, or "" unless the provider has verified it. An address with control
+// characters, or of more than 320 characters, is "" too.
 func (i *Identity) Email() string {
 	if verified := i.claims["email_verified"]; verified != true && verified != "true" { // some send a text
 		return ""
 	}
-	return i.text("email")
+	email := i.text("email")
+	if utf8.RuneCountInString(email) > 320 || strings.ContainsFunc(email, unicode.IsControl) {
+		return ""
+	}
+	return email
 }
 
 // Values returns the texts of a claim, which is a text or a list.

@@ -144,7 +144,7 @@ create table sign_on_providers (
 	id uuid not null, -- part of the encryption of the secret
 	issuer text collate "C" not null check (length(issuer) <= 300),
 	client_id text collate "C" not null check (length(client_id) <= 200),
-	secret bytea check (length(secret) <= 4000), -- encrypted; null for a public client
+	secret bytea check (length(secret) <= 4100), -- encrypted; null for a public client
 	secret_at timestamptz, -- when it was entered, which a new encryption does not change
 	email_domain text collate "C" check (length(email_domain) <= 200), -- of persons who become users
 	role_claim text collate "C" check (length(role_claim) <= 100),
