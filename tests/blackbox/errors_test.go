@@ -225,6 +225,21 @@ func TestFieldsOfErrors(t *testing.T) {
 				testkit.JSON{"id": idOf(r.path), "changes": r.body}}}).WantError(r.status, r.code))
 		}
 	}
+	alone := w.api.Tenant(t).User(t, "admin") // who can only sign on
+	const issuer = "https://login.farm.example"
+	check(t, w.api.DB.Write(db.As(t.Context(), alone.Actor),
+		db.SQL(`insert into sign_on_providers (id, issuer, client_id) values ($1, $2, 'x')`, value.NewID(), issuer),
+		db.SQL(`update users set password_hash = '', sign_on_issuer = $2, sign_on_subject = 'x' where id = $1`,
+			alone.Actor.User, issuer)))
+	for route, r := range map[string]*testkit.Response{
+		"PUT /api/v1/sign-on": alone.Do(t, "PUT", "/api/v1/sign-on",
+			testkit.JSON{"issuer": issuer + "/new", "client_id": "x"}),
+		"DELETE /api/v1/sign-on":            alone.Delete(t, "/api/v1/sign-on"),
+		"DELETE /api/v1/users/{id}/sign-on": alone.Delete(t, "/api/v1/users/"+alone.Actor.User+"/sign-on"),
+	} {
+		covered[route+" LAST_ADMIN"] = true
+		w.wantFields(t, route, r.WantError(409, "LAST_ADMIN"))
+	}
 	body := testkit.JSON{"current_password": "wrong", "new_password": testkit.Password}
 	w.wantFields(t, "POST /api/v1/auth/password", c.Post(t, "/api/v1/auth/password", body).
 		WantError(400, "INVALID_CREDENTIALS"))
