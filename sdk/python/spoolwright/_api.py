@@ -10765,6 +10765,7 @@ class UsersResource:
 
         For a user who has a new account at the provider: the next sign-on recognizes the user by the e-mail
         address again. Ends the sessions that began at the provider. Without an account, nothing changes.
+        `LAST_ADMIN` means that no enabled admin would have a password or an account at the provider.
 
         Requires the role `admin`.
 
@@ -11208,6 +11209,7 @@ class SignOnResource:
 
         Without `client_secret`, the secret stays if neither `issuer` nor `client_id` changes; `null` removes it.
         Another issuer or client ends the sessions of those who have signed on, except that of the caller.
+        `LAST_ADMIN` means that after a change of the issuer no enabled admin has a password or an account at it.
 
         Requires the role `admin`.
 
@@ -11253,7 +11255,8 @@ class SignOnResource:
         """Remove the provider of the sign-on.
 
         Deletes the provider with its secret. Sessions of those who have signed on end, except that of the caller.
-        Logins by password are possible again. Users without a password need a password link.
+        Logins by password are possible again. Users without a password need a password link. `LAST_ADMIN` means
+        that no enabled admin has a password.
 
         Requires the role `admin`.
 

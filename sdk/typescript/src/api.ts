@@ -9529,7 +9529,8 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * Forget the account of a user at the provider.
    *
    * For a user who has a new account at the provider: the next sign-on recognizes the user by the e-mail address
-   * again. Ends the sessions that began at the provider. Without an account, nothing changes.
+   * again. Ends the sessions that began at the provider. Without an account, nothing changes. `LAST_ADMIN` means that
+   * no enabled admin would have a password or an account at the provider.
    *
    * Requires the role `admin`.
    */
@@ -9765,7 +9766,8 @@ export class SignOnResource<M extends DecimalMode = "number"> {
    * who has not signed on at this issuer cannot require it. API keys stay valid.
    *
    * Without `client_secret`, the secret stays if neither `issuer` nor `client_id` changes; `null` removes it. Another
-   * issuer or client ends the sessions of those who have signed on, except that of the caller.
+   * issuer or client ends the sessions of those who have signed on, except that of the caller. `LAST_ADMIN` means
+   * that after a change of the issuer no enabled admin has a password or an account at it.
    *
    * Requires the role `admin`.
    */
@@ -9780,7 +9782,8 @@ export class SignOnResource<M extends DecimalMode = "number"> {
    * Remove the provider of the sign-on.
    *
    * Deletes the provider with its secret. Sessions of those who have signed on end, except that of the caller. Logins
-   * by password are possible again. Users without a password need a password link.
+   * by password are possible again. Users without a password need a password link. `LAST_ADMIN` means that no enabled
+   * admin has a password.
    *
    * Requires the role `admin`.
    */
