@@ -302,15 +302,20 @@ func (f *form) keepProblems(err error) error {
 	return nil
 }
 
-// row returns the name of the input for a field in the body. In a nested list, it replaces the index of the object in
+// row returns the name of the input for a field in the body. In nested lists, it replaces the index of each object in
 // the body by the index of the row in the form.
 func (f *form) row(field string) string {
-	list, rest, _ := strings.Cut(field, "[")
-	index, name, _ := strings.Cut(rest, "]")
-	if n, err := strconv.Atoi(index); err == nil && n >= 0 && n < len(f.rows[list]) {
-		return fmt.Sprintf("%s[%d]%s", list, f.rows[list][n], name)
+	outer := "" // the part of the name that is replaced
+	for {
+		list, rest, _ := strings.Cut(field, "[")
+		index, name, _ := strings.Cut(rest, "]")
+		rows := f.rows[outer+list]
+		n, err := strconv.Atoi(index)
+		if err != nil || n < 0 || n >= len(rows) {
+			return outer + field
+		}
+		outer, field = fmt.Sprintf("%s%s[%d]", outer, list, rows[n]), name
 	}
-	return field
 }
 
 // needs adds an error to each of the named inputs that is empty.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -99,7 +100,7 @@ const planList = "runs[%d]."
 
 // Rows returns the runs that the page lists. The form repeats the others.
 func (p *planPage) Rows() (shown []planRow) {
-	f, printers := p.Form, map[string]string{} // the names by id
+	f, seen := p.Form, map[string]bool{} // the printers by id
 	for i, r := range p.Plan.Runs {
 		in := func(name string, label language.Text, more ...string) input {
 			return newInput(f, fmt.Sprintf(planList, i)+name, label, more...)
@@ -107,15 +108,8 @@ func (p *planPage) Rows() (shown []planRow) {
 		row := planRow{plannedRun: r, Hidden: []input{in("order_item_id", "", "value="+r.ItemID),
 			in("product_id", "", "value="+r.ProductID), in("product_name", "", "value="+r.Product),
 			in("picture_version", "", "value="+r.Picture)}}
-		name, known := printers[r.PrinterID]
-		row.Printer = in("printer_id", "Printer", "find=printers", "value="+r.PrinterID)
-		if row.First = !known; row.First {
-			if name = r.Printer; name == "" && r.PrinterID != "" {
-				name = row.Printer.chosen(r.PrinterID).Name
-			}
-			printers[r.PrinterID] = name
-		}
-		row.Printer.Named = name
+		row.Printer = in("printer_id", "Printer", "find=printers", "value="+r.PrinterID, "named="+r.Printer)
+		row.First, seen[r.PrinterID] = !seen[r.PrinterID], true
 		row.Quantity = in("quantity", "Pieces", "type=number", "hint=0 leaves the run out.",
 			"value="+strconv.Itoa(r.Quantity))
 		for j, m := range r.Materials {
@@ -176,9 +170,39 @@ func (v *visit) planPage(status int, f *form, changed *plan) error {
 		status, f.Problem = 409, v.message(e.Detail)
 	}
 	if changed != nil {
+		if err := v.namePrinters(changed.Runs, p.Plan.Runs); err != nil {
+			return err
+		}
 		p.Plan = *changed
 	}
 	return v.show(status, "plan", v.t("Plan of %s", p.Order.name(v)), p)
+}
+
+// namePrinters sets the missing names of the printers of runs, in one read at most. A printer that is neither in the
+// other runs nor among the first 100 of the farm has no name.
+func (v *visit) namePrinters(runs, others []plannedRun) error {
+	names, read := map[string]string{}, false
+	for _, r := range others {
+		names[r.PrinterID] = r.Printer
+	}
+	for i := range runs {
+		r := &runs[i]
+		if r.Printer != "" || r.PrinterID == "" {
+			continue
+		}
+		if names[r.PrinterID] == "" && !read {
+			var printers found[printer]
+			if err := v.fetch(get("/api/v1/printers?sort_by=name&sort_order=asc&limit=100", &printers)); err != nil {
+				return err
+			}
+			for _, p := range printers.Items {
+				names[p.ID] = p.Name
+			}
+			read = true
+		}
+		r.Printer = cmp.Or(names[r.PrinterID], v.t("As chosen before"))
+	}
+	return nil
 }
 
 // createPlan creates the runs of a plan that a person has changed. If they are as they were shown, it makes a new plan
@@ -186,6 +210,9 @@ func (v *visit) planPage(status int, f *form, changed *plan) error {
 func createPlan(v *visit) error {
 	f := v.sent()
 	text, n := planned(f)
+	if n > mostChanged {
+		return server.Invalid("runs", "must have at most %d entries", mostChanged)
+	}
 	body, moved := map[string]any{"create": true}, f.Values.Get("earlier")
 	var order []int
 	for i := range n {
@@ -203,7 +230,11 @@ func createPlan(v *visit) error {
 		f.Key = v.newForm().Key
 	}
 	if n > 0 && (text != f.Was.Get("runs") || body["create"] == false) {
-		body["runs"] = v.changedRuns(f, order)
+		runs, err := v.changedRuns(f, order)
+		if err != nil {
+			return err
+		}
+		body["runs"] = runs
 	}
 	var made plan
 	ok, err := false, error(nil)
@@ -230,7 +261,8 @@ func createPlan(v *visit) error {
 }
 
 // changedRuns returns the runs of a form in an order, for the API. Runs without pieces are left out.
-func (v *visit) changedRuns(f *form, order []int) (runs []map[string]any) {
+func (v *visit) changedRuns(f *form, order []int) (runs []map[string]any, err error) {
+	spools := &readSpools{ids: map[string]string{}}
 	for _, i := range order {
 		row := fmt.Sprintf(planList, i)
 		if quantity := strings.TrimSpace(f.Values.Get(row + "quantity")); quantity == "0" || quantity == "" {
@@ -244,8 +276,13 @@ func (v *visit) changedRuns(f *form, order []int) (runs []map[string]any) {
 		}
 		var materials []map[string]any
 		for j := 0; f.Values.Has(fmt.Sprintf("%smaterials[%d].of", row, j)); j++ {
-			if id := v.spoolOf(f, fmt.Sprintf("%smaterials[%d].", row, j)); id != "" {
+			id, err := v.spoolOf(f, fmt.Sprintf("%smaterials[%d].", row, j), spools)
+			if err != nil {
+				return nil, err
+			}
+			if id != "" {
 				materials = append(materials, map[string]any{"spool_id": id})
+				f.rows[row+"materials"] = append(f.rows[row+"materials"], j)
 			}
 		}
 		if materials != nil {
@@ -253,22 +290,55 @@ func (v *visit) changedRuns(f *form, order []int) (runs []map[string]any) {
 		}
 		runs, f.rows["runs"] = append(runs, run), append(f.rows["runs"], i)
 	}
-	return runs
+	return runs, nil
 }
 
-// spoolOf returns the id of the spool that a form names by its number, or "".
-func (v *visit) spoolOf(f *form, row string) string {
-	number := strings.TrimSpace(f.Values.Get(row + "spool_id"))
-	if shown, id, _ := strings.Cut(f.Values.Get(row+"of"), " "); number == "" || number == shown {
-		return map[bool]string{true: "", false: id}[number == ""]
+// maxNumbers is the maximum number of spools that are read when a changed plan is sent, so that the page takes at most
+// ten round trips.
+const maxNumbers = 3
+
+// readSpools has the ids of spools by number. Those that do not exist are "".
+type readSpools struct {
+	ids   map[string]string
+	reads int
+}
+
+// spoolOf returns the id of the spool that a row of a form names by its number or the code of a label, or "". The form
+// keeps the id, so that the spool is not read again when the form is sent again.
+func (v *visit) spoolOf(f *form, row string, spools *readSpools) (string, error) {
+	text := strings.TrimSpace(f.Values.Get(row + "spool_id"))
+	if text == "" {
+		return "", nil
 	}
-	var spools found[struct{ ID string }]
-	err := v.fetch(read{path: "/api/v1/spools", query: url.Values{"number": {number}}, into: &spools})
-	if err != nil || len(spools.Items) == 0 {
-		f.Errors[row+"spool_id"] = v.t("Nothing matches %q.", number)
-		return ""
+	number := pickers["spools"].code(text)
+	if shown, id, _ := strings.Cut(f.Values.Get(row+"of"), " "); number == shown {
+		spools.ids[number] = id
 	}
-	return spools.Items[0].ID
+	id, known := spools.ids[number]
+	switch {
+	case known || number == "":
+	case spools.reads == maxNumbers:
+		f.Errors[row+"spool_id"] = v.t("Search for it alone.")
+		return "", nil
+	default:
+		spools.reads++
+		var list found[struct{ ID string }]
+		err := v.fetch(read{path: "/api/v1/spools", query: url.Values{"number": {number}}, into: &list})
+		if err != nil {
+			return "", err
+		}
+		if len(list.Items) > 0 {
+			id = list.Items[0].ID
+		}
+		spools.ids[number] = id
+	}
+	if id == "" {
+		f.Errors[row+"spool_id"] = v.t("Nothing matches %q.", text)
+		return "", nil
+	}
+	f.Values.Set(row+"spool_id", number)
+	f.Values.Set(row+"of", number+" "+id)
+	return id, nil
 }
 
 // sentPlan returns the plan with the n runs in a form that was refused, without their times.

@@ -1,9 +1,13 @@
 package web_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"spoolwright/db"
 	"spoolwright/tests/testkit"
 )
 
@@ -60,4 +64,73 @@ func TestPlanChangedByHand(t *testing.T) {
 	if found := b.do(t, "POST", at, form); !strings.Contains(found.text, two) {
 		t.Errorf("the search for a printer does not find it: %s", found.words())
 	}
+}
+
+// The spools of a changed plan are numbers or codes of labels, and a problem stands beside the spool that has it, also
+// after an emptied one. A form with many changes takes at most ten round trips, and goes on when it is sent again.
+func TestPlanChangedSpools(t *testing.T) {
+	t.Parallel()
+	var trips atomic.Int64
+	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(),
+		RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	testkit.Check(t, err)
+	t.Cleanup(d.Close)
+	c := newAPI(t, testkit.Options{DB: d}).Operator(t)
+	b := signIn(t, c)
+	for i := range 6 {
+		c.Post(t, "/api/v1/printers", j{"name": fmt.Sprint("P", i), "slots": 2}).Want(201)
+	}
+	spare := c.Post(t, "/api/v1/printers", j{"name": "Spare", "materials": []string{"ABS"}}).Want(201).ID()
+	var black []string
+	for range 12 {
+		black = append(black, c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
+			"net_weight_grams": 1000}).Want(201).Text("number"))
+	}
+	colored := func(color string) string {
+		return c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": color, "diameter_mm": 1.75,
+			"net_weight_grams": 1000}).Want(201).Text("number")
+	}
+	red, blue := colored("Red"), colored("Blue")
+	product := c.Post(t, "/api/v1/products", j{"name": "Foot", "pieces_per_plate": 1, "estimated_print_time_minutes": 60,
+		"materials": []j{{"material_type": "PLA", "color": "Black", "weight_grams": 10},
+			{"material_type": "PLA", "color": "Red", "weight_grams": 10}}}).Want(201).ID()
+	id := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": product, "quantity": 6}}}).Want(201).ID()
+	at := "/orders/" + id + "/plan"
+	field := func(run, material int) string { return fmt.Sprintf("runs[%d].materials[%d].spool_id", run, material) }
+	wrong := func(p *page, name string) bool { return strings.Contains(p.text, name+`" aria-invalid="true"`) }
+
+	form := b.get(t, at).want(t, 200).shows(t, "6 runs").form(t, at)
+	form[field(0, 0)], form[field(0, 1)] = []string{""}, []string{"99"}
+	b.do(t, "POST", at, form).want(t, 422).shows(t, "Nothing matches")
+	form[field(0, 1)] = []string{blue}
+	form[field(1, 0)], form[field(1, 1)] = []string{""}, []string{"/s/" + red}
+	form[field(2, 0)], form[field(3, 0)] = []string{black[6]}, []string{black[7]}
+	printer := form["runs[4].printer_id"]
+	form["runs[4].printer_id"] = []string{spare}
+	trips.Store(0)
+	refused := b.do(t, "POST", at, form).want(t, 422).shows(t, "Must be a spool in stock", "Spare")
+	if n := trips.Load(); n > 10 {
+		t.Errorf("a plan that the API refuses took %d round trips", n)
+	}
+	if wrong(refused, field(0, 0)) || !wrong(refused, field(0, 1)) || wrong(refused, field(1, 1)) {
+		t.Errorf("the problem is not beside the spool that has it: %s", refused.words())
+	}
+
+	form = refused.form(t, at)
+	form[field(0, 1)], form["runs[4].printer_id"] = []string{red}, printer
+	for i := 2; i < 6; i++ {
+		form[field(i, 0)] = []string{"#" + black[i+6]}
+	}
+	trips.Store(0)
+	refused = b.do(t, "POST", at, form).want(t, 422).shows(t, "Search for it alone.")
+	if n := trips.Load(); n > 10 {
+		t.Errorf("a changed plan took %d round trips", n)
+	}
+	b.do(t, "POST", at, refused.form(t, at)).to(t, "/orders/"+id)
+	c.Get(t, "/api/v1/production-runs").Want(200).Shows(map[string]string{"total": "6"})
+
+	for i := range 501 {
+		form[fmt.Sprintf("runs[%d].product_id", i)] = []string{product}
+	}
+	b.do(t, "POST", at, form).want(t, 422)
 }

@@ -40,7 +40,10 @@ func (f *farm) chosen(wanted []PlannedRun) (runs []run, rest []unplanned, err er
 		}
 		left[key].Quantity += i.Quantity
 	}
-	spools := f.byFilament()
+	spools, byID := f.byFilament(), map[string]*spool{}
+	for i := range f.spools {
+		byID[f.spools[i].ID] = &f.spools[i]
+	}
 	var problems server.Problems
 	for n, w := range wanted {
 		field := func(name string) string { return fmt.Sprintf("runs[%d].%s", n, name) }
@@ -69,7 +72,7 @@ func (f *farm) chosen(wanted []PlannedRun) (runs []run, rest []unplanned, err er
 				"must be an available printer that prints the materials of the product, with a slot for each")
 			continue
 		}
-		own, foreign := f.own(w.Materials, p)
+		own, foreign := own(w.Materials, p, byID)
 		for _, m := range foreign {
 			problems.Add(field(fmt.Sprintf("materials[%d].spool_id", m)),
 				"must be a spool in stock with filament that the product needs")
@@ -136,14 +139,14 @@ func (f *farm) wanted(id value.Optional[value.UUID], p product) *printer {
 }
 
 // own returns the spools of the materials, each one once, and the indices of the materials whose spool is not in stock
-// or has filament that the product does not need.
-func (f *farm) own(materials []PlannedMaterial, p product) (own []*spool, foreign []int) {
+// or has filament that the product does not need. The spools in stock are in byID.
+func own(materials []PlannedMaterial, p product, byID map[string]*spool) (own []*spool, foreign []int) {
 	for n, m := range materials {
-		i := slices.IndexFunc(f.spools, func(s spool) bool { return s.ID == string(*m.SpoolID.Value) })
-		if i < 0 || !slices.ContainsFunc(p.Materials, func(need need) bool { return need.takes(f.spools[i].group) }) {
+		s := byID[string(*m.SpoolID.Value)]
+		if s == nil || !slices.ContainsFunc(p.Materials, func(need need) bool { return need.takes(s.group) }) {
 			foreign = append(foreign, n)
-		} else if !slices.Contains(own, &f.spools[i]) {
-			own = append(own, &f.spools[i])
+		} else if !slices.Contains(own, s) {
+			own = append(own, s)
 		}
 	}
 	return own, foreign

@@ -110,6 +110,12 @@ func TestPlanByHandRefused(t *testing.T) {
 	rest["order_item_id"], rest["quantity"] = nil, 2
 	f.Post(t, planURL, j{"items": []j{{"product_id": product, "quantity": 2}}, "runs": []j{rest}}).
 		WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": "runs[0].materials[0].spool_id"})
+	many, fine := []j{}, f.product("Red", 0.0001, 1, nil) // more pieces than a run can have
+	for range 2 {
+		many = append(many, j{"product_id": fine, "quantity": 1_000_000})
+	}
+	f.Post(t, planURL, j{"create": true, "items": many, "runs": []j{{"product_id": fine, "quantity": 1_000_001}}}).
+		WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": "runs[0].quantity"})
 	f.Get(t, runsURL).Want(200).Shows(map[string]string{"total": "0"})
 	f.Post(t, order+"/plan", j{"create": true, "runs": []j{full, good()}}).Want(200).Shows(map[string]string{
 		"unplanned": "[]", "runs.#": "2"})

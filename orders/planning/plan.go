@@ -110,7 +110,7 @@ type PlannedRun struct {
 	ProductID   value.Optional[value.UUID] `json:"product_id" rule:"required"`
 	ProductName string                     `json:"product_name" rule:"readOnly,notNull"`
 	Picture     *string                    `json:"picture_version" rule:"readOnly"`
-	Quantity    value.Optional[int64]      `json:"quantity" rule:"required,minimum=1,maximum=999999999"`
+	Quantity    value.Optional[int64]      `json:"quantity" rule:"required,minimum=1,maximum=1000000"`
 	Hours       *value.Decimal             `json:"estimated_print_time_hours" rule:"readOnly"`
 	Grams       value.Decimal              `json:"estimated_total_filament_grams" rule:"readOnly,notNull"`
 	StartAt     value.Timestamp            `json:"expected_start_at" rule:"readOnly,notNull"`
@@ -271,7 +271,7 @@ var stateSQL = `
 		where n.printed and n.missing > 0
 	), product as materialized (
 		select p.id, p.name, p.picture_version, coalesce(p.pieces_per_plate, 1) as per_plate,
-			coalesce(p.pieces_per_plate, 999999999) as most, e.minutes
+			coalesce(p.pieces_per_plate, 1000000) as most, e.minutes
 		from (select distinct i.product_id as id from item i) i
 		join products p on p.id = i.id
 		cross join lateral estimate_products(array[p.id], array[1::numeric], '{t}') e
