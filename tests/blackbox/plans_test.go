@@ -278,14 +278,16 @@ func testPlans(t *testing.T, analyzed bool) {
 			insert into product_components (id, product_id, component_product_id)
 				select gen_random_uuid(), id, lag(id) over (order by id) from products where name = 'Name' offset 1
 				on conflict do nothing;
-			insert into production_runs (id, status) select gen_random_uuid(), 'completed' from generate_series(1, %[1]d);
+			insert into production_runs (id, status, failure_reason)
+				select gen_random_uuid(), 'completed', case when n %% 100 = 1 then 'other' end
+				from generate_series(1, %[1]d) n;
 			insert into orders (id, status, content)
 				select gen_random_uuid(), 'done', sha256('') from generate_series(1, %[1]d);
 			insert into order_items (id, order_id, product_id, quantity)
 				select gen_random_uuid(), o.id, p.id, 1
 				from orders o cross join (select id from products where name = 'Name' limit 1) p where o.status = 'done';
-			insert into run_items (id, run_id, product_id, quantity)
-				select gen_random_uuid(), r.id, p.id, 1
+			insert into run_items (id, run_id, product_id, quantity, failure_reason)
+				select gen_random_uuid(), r.id, p.id, 1, r.failure_reason
 				from production_runs r cross join (select id from products where name = 'Name' limit 1) p
 				where r.status = 'completed';
 			insert into run_materials (id, run_id, spool_id)
