@@ -15,10 +15,10 @@ type Period struct {
 	To   value.Optional[value.Date] `query:"to"`
 }
 
-const (
-	defaultDays = 30   // the length of the period if the request has no from, as in report_period
-	maxDays     = 3660 // the maximum length of a period
-)
+// DefaultDays is the number of days of a period if the request has no from, as in report_period.
+const DefaultDays = 30
+
+const maxDays = 3660 // the maximum length of a period
 
 // Check checks that the period is neither empty nor too long. It does not know the current day in the tenant's time
 // zone. So a period without to may begin tomorrow; the period is then that one day.
@@ -31,14 +31,14 @@ func (p *Period) Check(problems *server.Problems) {
 		return t
 	}
 	to := parse(p.To, time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1))
-	from := parse(p.From, to.AddDate(0, 0, 1-defaultDays))
+	from := parse(p.From, to.AddDate(0, 0, 1-DefaultDays))
 	switch {
 	case from.After(to):
 		problems.Add("from", "must not be after to")
 	case to.Sub(from) >= maxDays*24*time.Hour:
 		problems.Add("from", "must be at most %d days before to", maxDays-1)
 	case from.Year() < 1: // the default of from
-		problems.Add("to", "must be at least 0001-01-%d without from", defaultDays)
+		problems.Add("to", "must be at least 0001-01-%d without from", DefaultDays)
 	case to.Year() > 9998:
 		problems.Add("to", "must be before the year 9999")
 	}

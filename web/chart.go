@@ -24,39 +24,30 @@ func timeUnit(from, to time.Time) string {
 	return "month"
 }
 
-// usageChart returns the picture of the rows of a usage report by day, week or month, or nil if there are too few parts
-// or none has a use. Parts of the period without a use have no row. The part of today is the last.
-func usageChart(rows []usageRow, unit string, from, to, now time.Time) *chart {
-	used := map[string]float64{}
+// usageChart returns the picture of the filled rows of a usage report, or nil if there are too few or none has a use.
+func usageChart(rows []usageRow) *chart {
 	top := 0.0
 	for _, row := range rows {
-		used[row.Start] = float(row.Grams)
 		top = max(top, float(row.Grams))
 	}
-	part := from
-	next := func() time.Time { return part.AddDate(0, 0, 1) }
-	switch unit {
-	case "week":
-		part = from.AddDate(0, 0, -(int(from.Weekday())+6)%7)
-		next = func() time.Time { return part.AddDate(0, 0, 7) }
-	case "month":
-		part = from.AddDate(0, 0, 1-from.Day())
-		next = func() time.Time { return part.AddDate(0, 1, 0) }
-	}
-	var grams []float64
-	for last := min(to.Format(time.DateOnly), now.Format(time.DateOnly)); part.Format(time.DateOnly) <= last; part = next() {
-		grams = append(grams, used[part.Format(time.DateOnly)])
-	}
-	if top <= 0 || len(grams) < 2 {
+	if top <= 0 || len(rows) < 2 {
 		return nil
 	}
-	var line strings.Builder
-	for i, g := range grams {
-		x, y := float64(i)/float64(len(grams)-1)*chartWidth, chartHeight-max(0, g)/top*(chartHeight-4)-2
-		fmt.Fprintf(&line, "%s%s %s", map[bool]string{true: "M", false: "L"}[i == 0], coordinate(x), coordinate(y))
+	points := make([]string, len(rows))
+	for i, row := range rows {
+		points[i] = coordinate(float64(i)/float64(len(rows)-1)*chartWidth) + " " + heightOf(float(row.Grams), top)
 	}
-	return &chart{Line: line.String(), From: &from, Top: num(trimFloat(top)),
-		Area: line.String() + fmt.Sprintf("V%sH0Z", coordinate(chartHeight))}
+	return newChart("M"+strings.Join(points, "L"), top)
+}
+
+// newChart returns the picture with a line, whose upper edge is at a weight.
+func newChart(line string, top float64) *chart {
+	return &chart{Line: line, Area: line + "V" + coordinate(chartHeight) + "H0Z", Top: num(trimFloat(top))}
+}
+
+// heightOf returns the coordinate of a weight.
+func heightOf(grams, top float64) string {
+	return coordinate(chartHeight - max(0, grams)/top*(chartHeight-4) - 2)
 }
 
 const chartWidth, chartHeight = 600.0, 120.0
@@ -76,22 +67,20 @@ func remainingChart(entries []usage, net float64, now time.Time) *chart {
 	if width <= 0 || top <= 0 {
 		return nil
 	}
-	y := func(grams float64) string { return coordinate(chartHeight - grams/top*(chartHeight-4) - 2) }
 	var line strings.Builder
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
 		x := coordinate(max(0, e.CreatedAt.Sub(first).Seconds()/width*chartWidth))
 		if line.Len() == 0 {
-			fmt.Fprintf(&line, "M%s %s", x, y(float(e.After)))
+			fmt.Fprintf(&line, "M%s %s", x, heightOf(float(e.After), top))
 			continue
 		}
-		fmt.Fprintf(&line, "H%sV%s", x, y(float(e.After)))
+		fmt.Fprintf(&line, "H%sV%s", x, heightOf(float(e.After), top))
 	}
 	fmt.Fprintf(&line, "H%s", coordinate(chartWidth))
-	return &chart{
-		Line: line.String(), Area: line.String() + fmt.Sprintf("V%sH0Z", coordinate(chartHeight)),
-		From: &first, Top: num(trimFloat(top)),
-	}
+	c := newChart(line.String(), top)
+	c.From = &first
+	return c
 }
 
 func coordinate(f float64) string { return trimFloat(float64(int(f*10+0.5)) / 10) }

@@ -358,25 +358,30 @@ func (v *visit) Until(status string, start, end *time.Time) string {
 // unbroken returns a text that stays in one line.
 func unbroken(text string) string { return strings.ReplaceAll(text, " ", "\u00a0") }
 
-// Day writes a date of the API, such as 2026-01-31. OnDay does so for sentences: see Moment.
-func (v *visit) Day(s string) string   { return v.dayOf(s, true) }
-func (v *visit) OnDay(s string) string { return v.dayOf(s, false) }
+// monday returns the first day of the week.
+func monday(t time.Time) time.Time { return t.AddDate(0, 0, -(int(t.Weekday())+6)%7) }
 
-// Full writes a date of the API with its year, for paper.
-func (v *visit) Full(s string) string {
-	t, err := time.Parse(time.DateOnly, s)
-	if err != nil {
-		return "–"
-	}
-	return t.Format(v.locale.date)
+// Day writes a date of the API, such as 2026-01-31. OnDay does so for sentences: see Moment. Full writes it with its
+// year, for paper.
+func (v *visit) Day(s string) string {
+	return onDay(s, func(t time.Time) string { return v.day(t, true) })
 }
 
-func (v *visit) dayOf(s string, inWords bool) string {
+func (v *visit) OnDay(s string) string {
+	return onDay(s, func(t time.Time) string { return v.day(t, false) })
+}
+
+func (v *visit) Full(s string) string {
+	return onDay(s, func(t time.Time) string { return t.Format(v.locale.date) })
+}
+
+// onDay writes a date of the API with a function, or a dash if there is none.
+func onDay(s string, write func(time.Time) string) string {
 	t, err := time.Parse(time.DateOnly, s)
 	if err != nil {
 		return "–"
 	}
-	return v.day(t, inWords)
+	return write(t)
 }
 
 // IsPast reports whether a date of the API is before today.

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"math"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/value/language"
 )
@@ -71,30 +71,33 @@ func (u usageReport) Added() num {
 // filledDays is the maximum number of days for which a report has a row for each day.
 const filledDays = 100
 
-// fillDays adds rows for the days without use until today, if there are any with use.
-func (u *usageReport) fillDays(today time.Time) {
-	from, err := time.Parse(time.DateOnly, u.From)
-	to, failed := time.Parse(time.DateOnly, min(u.To, today.Format(time.DateOnly)))
-	if err != nil || failed != nil || len(u.Items) == 0 || to.Sub(from) > filledDays*24*time.Hour {
-		return
+// filled returns a row for each day, week or month of the report until today. The report has none for those without
+// use.
+func (u usageReport) filled(unit string, today time.Time) (all []usageRow) {
+	part, err := time.Parse(time.DateOnly, u.From)
+	if err != nil {
+		return nil
+	}
+	months, days := 0, 1
+	switch unit {
+	case "week":
+		part, days = monday(part), 7
+	case "month":
+		part, months, days = part.AddDate(0, 0, 1-part.Day()), 1, 0
 	}
 	used := map[string]usageRow{}
 	for _, row := range u.Items {
 		used[row.Start] = row
 	}
-	isRising := u.Items[0].Start <= u.Items[len(u.Items)-1].Start
-	var all []usageRow
-	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
-		row, ok := used[day.Format(time.DateOnly)]
-		if !ok {
-			row = usageRow{Start: day.Format(time.DateOnly), Grams: "0"}
+	last := min(u.To, today.Format(time.DateOnly))
+	for ; part.Format(time.DateOnly) <= last; part = part.AddDate(0, months, days) {
+		row := usageRow{Start: part.Format(time.DateOnly), Grams: "0"}
+		if found, ok := used[row.Start]; ok {
+			row = found
 		}
 		all = append(all, row)
 	}
-	if !isRising {
-		slices.Reverse(all)
-	}
-	u.Items = all
+	return all
 }
 
 type wasteReport struct {
@@ -219,7 +222,7 @@ func (p *reportsPage) fetch(v *visit, reads ...read) (int, error) {
 // the address has no valid days.
 func (p *reportsPage) span(now time.Time) (from, to time.Time, ok bool) {
 	to, err := time.Parse(time.DateOnly, cmp.Or(p.To, now.Format(time.DateOnly)))
-	from, failed := time.Parse(time.DateOnly, cmp.Or(p.From, to.AddDate(0, 0, -29).Format(time.DateOnly)))
+	from, failed := time.Parse(time.DateOnly, cmp.Or(p.From, to.AddDate(0, 0, 1-production.DefaultDays).Format(time.DateOnly)))
 	return from, to, err == nil && failed == nil && !to.Before(from)
 }
 
@@ -267,7 +270,6 @@ func (p *reportsPage) Runs(reason string) string {
 
 func reports(v *visit) error {
 	p := &reportsPage{}
-	var timeline usageReport
 	reads := []read{p.report(v, "usage", "color", &p.Usage),
 		get("/api/v1/reports/waste?group_by=reason"+p.days(), &p.Waste)}
 	from, to, ok := p.span(v.Now())
@@ -275,17 +277,23 @@ func reports(v *visit) error {
 		first, last := daysBefore(from, to, v.Now())
 		p.Before.From, p.Before.To = first.Format(time.DateOnly), last.Format(time.DateOnly)
 		days := "&from=" + p.Before.From + "&to=" + p.Before.To
-		reads = append(reads, get("/api/v1/reports/usage?group_by="+p.Unit+p.days(), &timeline),
-			get("/api/v1/reports/usage?group_by=month"+days, &p.Before.Usage),
+		reads = append(reads, get("/api/v1/reports/usage?group_by=month"+days, &p.Before.Usage),
 			get("/api/v1/reports/waste?group_by=reason"+days, &p.Before.Waste))
+	}
+	timeline := &p.Usage
+	if ok && p.By != p.Unit {
+		timeline = &usageReport{}
+		reads = append(reads, get("/api/v1/reports/usage?group_by="+p.Unit+p.days(), timeline))
 	}
 	status, err := p.fetch(v, reads...)
 	if err != nil {
 		return err
 	}
-	p.Chart = usageChart(timeline.Items, p.Unit, from, to, v.Now())
-	if p.By == "day" {
-		p.Usage.fillDays(v.Now())
+	p.Chart = usageChart(timeline.filled(p.Unit, v.Now()))
+	if p.By == "day" && len(p.Usage.Items) > 0 {
+		if all := p.Usage.filled("day", v.Now()); len(all) <= filledDays {
+			p.Usage.Items = all
+		}
 	}
 	most := 0.0
 	for _, row := range p.Usage.Items {

@@ -117,17 +117,15 @@ type bar struct {
 
 // Bars returns the bars of the last 30 days, or nil if no filament was used.
 func (p *todayPage) Bars(v view) (bars []bar) {
-	grams, most := map[string]num{}, 0.0
-	for _, item := range p.Usage.Items {
-		grams[item.Start] = item.Grams
-		most = max(most, float(item.Grams))
+	rows, most := p.Usage.filled("day", v.Now()), 0.0
+	for _, row := range rows {
+		most = max(most, float(row.Grams))
 	}
 	if most == 0 {
 		return nil
 	}
-	for i := range 30 {
-		day := v.Now().AddDate(0, 0, i-29).Format(time.DateOnly)
-		b := bar{X: 10 * i, Y: "99", Height: "1", Day: day, Grams: cmp.Or(grams[day], "0")}
+	for i, row := range rows {
+		b := bar{X: 10 * i, Y: "99", Height: "1", Day: row.Start, Grams: row.Grams}
 		if height := float(b.Grams) / most * 100; height > 0 {
 			b.Y, b.Height = coordinate(100-height), coordinate(height)
 		} else {
@@ -245,7 +243,7 @@ func (p *todayPage) Figures(v view) []figure {
 		printing = v.t("%d of %d", prints, p.Printers.Total)
 	}
 	now := v.Now()
-	today, monday := now.Format(time.DateOnly), now.AddDate(0, 0, -(int(now.Weekday())+6)%7).Format(time.DateOnly)
+	today, monday := now.Format(time.DateOnly), monday(now).Format(time.DateOnly)
 	for _, o := range p.Orders.Items {
 		if o.DueDate != "" && o.DueDate <= today {
 			due++
