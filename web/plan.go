@@ -95,15 +95,26 @@ type planRow struct {
 	Open, First       bool    // whether the inputs are shown; whether the printer has no earlier run
 }
 
-// planList is the name of the inputs of a run in the form of a plan, before its index.
-const planList = "runs[%d]."
+// runRow returns how the names of the inputs of a run begin in the form of a plan.
+func runRow(i int) string { return fmt.Sprintf("runs[%d].", i) }
+
+// spoolRows returns how the names of the inputs of the spools of a run begin, in a form that was sent.
+func spoolRows(f *form, i int) (names []string) {
+	for {
+		name := fmt.Sprintf("%smaterials[%d].", runRow(i), len(names))
+		if !f.Values.Has(name + "of") {
+			return names
+		}
+		names = append(names, name)
+	}
+}
 
 // Rows returns the runs that the page lists. The form repeats the others.
 func (p *planPage) Rows() (shown []planRow) {
 	f, seen := p.Form, map[string]bool{} // the printers by id
 	for i, r := range p.Plan.Runs {
 		in := func(name string, label language.Text, more ...string) input {
-			return newInput(f, fmt.Sprintf(planList, i)+name, label, more...)
+			return newInput(f, runRow(i)+name, label, more...)
 		}
 		row := planRow{plannedRun: r, Hidden: []input{in("order_item_id", "", "value="+r.ItemID),
 			in("product_id", "", "value="+r.ProductID), in("product_name", "", "value="+r.Product),
@@ -119,10 +130,10 @@ func (p *planPage) Rows() (shown []planRow) {
 			row.Hidden = append(row.Hidden, in(name+"of", "", "value="+number+" "+m.SpoolID))
 		}
 		for name := range f.Errors {
-			row.Open = row.Open || strings.HasPrefix(name, fmt.Sprintf(planList, i))
+			row.Open = row.Open || strings.HasPrefix(name, runRow(i))
 		}
 		for name := range f.hits {
-			row.Open = row.Open || strings.HasPrefix(name, fmt.Sprintf(planList, i))
+			row.Open = row.Open || strings.HasPrefix(name, runRow(i))
 		}
 		shown = append(shown, row)
 	}
@@ -144,11 +155,10 @@ func (p *planPage) As() string {
 // planned returns the text of the runs in the form of a plan, to see whether they were changed, and their number.
 func planned(f *form) (all string, n int) {
 	var b strings.Builder
-	for ; f.Values.Has(fmt.Sprintf(planList, n) + "product_id"); n++ {
-		row := fmt.Sprintf(planList, n)
-		fmt.Fprintf(&b, "%s*%s", f.Values.Get(row+"quantity"), f.Values.Get(row+"printer_id"))
-		for j := 0; f.Values.Has(fmt.Sprintf("%smaterials[%d].of", row, j)); j++ {
-			b.WriteString("," + f.Values.Get(fmt.Sprintf("%smaterials[%d].spool_id", row, j)))
+	for ; f.Values.Has(runRow(n) + "product_id"); n++ {
+		fmt.Fprintf(&b, "%s*%s", f.Values.Get(runRow(n)+"quantity"), f.Values.Get(runRow(n)+"printer_id"))
+		for _, name := range spoolRows(f, n) {
+			b.WriteString("," + f.Values.Get(name+"spool_id"))
 		}
 		b.WriteByte(';')
 	}
@@ -219,7 +229,7 @@ func createPlan(v *visit) error {
 		order = append(order, i)
 	}
 	if at, err := strconv.Atoi(moved); err == nil && at < n {
-		printer := func(i int) string { return f.Values.Get(fmt.Sprintf(planList, i) + "printer_id") }
+		printer := func(i int) string { return f.Values.Get(runRow(i) + "printer_id") }
 		for i := at - 1; i >= 0; i-- {
 			if printer(i) == printer(at) {
 				order[i], order[at] = at, i
@@ -264,7 +274,7 @@ func createPlan(v *visit) error {
 func (v *visit) changedRuns(f *form, order []int) (runs []map[string]any, err error) {
 	spools := &readSpools{ids: map[string]string{}}
 	for _, i := range order {
-		row := fmt.Sprintf(planList, i)
+		row := runRow(i)
 		if quantity := strings.TrimSpace(f.Values.Get(row + "quantity")); quantity == "0" || quantity == "" {
 			continue
 		}
@@ -275,8 +285,8 @@ func (v *visit) changedRuns(f *form, order []int) (runs []map[string]any, err er
 			}
 		}
 		var materials []map[string]any
-		for j := 0; f.Values.Has(fmt.Sprintf("%smaterials[%d].of", row, j)); j++ {
-			id, err := v.spoolOf(f, fmt.Sprintf("%smaterials[%d].", row, j), spools)
+		for j, name := range spoolRows(f, i) {
+			id, err := v.spoolOf(f, name, spools)
 			if err != nil {
 				return nil, err
 			}
@@ -345,13 +355,13 @@ func (v *visit) spoolOf(f *form, row string, spools *readSpools) (string, error)
 func sentPlan(f *form, n int) *plan {
 	p := &plan{}
 	for i := range n {
-		value := func(name string) string { return f.Values.Get(fmt.Sprintf(planList, i) + name) }
+		value := func(name string) string { return f.Values.Get(runRow(i) + name) }
 		quantity, _ := strconv.Atoi(value("quantity"))
 		r := plannedRun{PrinterID: value("printer_id"), ItemID: value("order_item_id"), ProductID: value("product_id"),
 			Product: value("product_name"), Picture: value("picture_version"), Quantity: quantity}
-		for j := 0; f.Values.Has(fmt.Sprintf("%smaterials[%d].of", fmt.Sprintf(planList, i), j)); j++ {
-			number, _ := strconv.ParseInt(value(fmt.Sprintf("materials[%d].spool_id", j)), 10, 64)
-			_, id, _ := strings.Cut(value(fmt.Sprintf("materials[%d].of", j)), " ")
+		for _, name := range spoolRows(f, i) {
+			number, _ := strconv.ParseInt(f.Values.Get(name+"spool_id"), 10, 64)
+			_, id, _ := strings.Cut(f.Values.Get(name+"of"), " ")
 			r.Materials = append(r.Materials, plannedMaterial{Number: number, SpoolID: id})
 		}
 		p.Runs = append(p.Runs, r)
