@@ -7,10 +7,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"spoolwright/value"
 	"spoolwright/value/language"
@@ -101,7 +101,7 @@ func (v *visit) tell(n *notice) { v.notice = n }
 
 const (
 	noticeCookie  = "-notice"                 // follows the name of the session's cookie
-	noticeAge     = 60                        // the life of the cookie in seconds
+	noticeAge     = time.Minute               // the life of the cookie
 	maxNoticeText = 300                       // in runes
 	maxNotice     = 3500                      // in bytes; browsers accept cookies of 4,096 bytes
 	noticeSigned  = "spoolwright web notice " // precedes the notice in the signed text
@@ -128,25 +128,18 @@ func (v *visit) setNotice(n *notice, address string) {
 		encoded = encode()
 	}
 	session := cmp.Or(v.Cookie, v.site.cookie(v.r))
-	v.noticeCookie(encoded+"."+signature(session, encoded), noticeAge)
-}
-
-func (v *visit) noticeCookie(value string, age int) {
-	http.SetCookie(v.w, &http.Cookie{
-		Name: v.site.cookieName(v.r) + noticeCookie, Value: value, Path: "/", MaxAge: age, HttpOnly: true,
-		Secure: v.site.server.IsSecure(v.r), SameSite: http.SameSiteLaxMode,
-	})
+	v.setCookie(noticeCookie, encoded+"."+signature(session, encoded), noticeAge)
 }
 
 // Notice returns the notice for the page, or nil. It deletes the cookie, so that the notice is shown once. It returns
 // nil for a page that the script reads again.
 func (v *visit) Notice() *notice {
 	dest := v.r.Header.Get("Sec-Fetch-Dest")
-	c, err := v.r.Cookie(v.site.cookieName(v.r) + noticeCookie)
-	if err != nil || !v.Live() || dest != "" && dest != "document" {
+	cookie := v.stored(noticeCookie)
+	if cookie == "" || !v.Live() || dest != "" && dest != "document" {
 		return nil
 	}
-	encoded, signed, _ := strings.Cut(c.Value, ".")
+	encoded, signed, _ := strings.Cut(cookie, ".")
 	if !hmac.Equal([]byte(signed), []byte(signature(v.site.cookie(v.r), encoded))) {
 		return nil
 	}
@@ -155,6 +148,6 @@ func (v *visit) Notice() *notice {
 	if err != nil || json.Unmarshal(b, &n) != nil || n.Path != v.Path() {
 		return nil
 	}
-	v.noticeCookie("", -1)
+	v.forget(noticeCookie)
 	return &n
 }

@@ -42,9 +42,24 @@ func (s *site) signsIn(r *http.Request) bool {
 	return s.Insecure || s.server.IsSecure(r) || server.IsLoopback(r)
 }
 
-func (v *visit) setCookie(value string, age time.Duration) {
-	v.setNamed("", value, age)
+// setCookie sets a cookie whose name is that of the session's cookie with an ending, stored returns its value, or "",
+// and forget removes it.
+func (v *visit) setCookie(ending, value string, age time.Duration) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: v.site.cookieName(v.r) + ending, Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true,
+		Secure: v.site.server.IsSecure(v.r), SameSite: http.SameSiteLaxMode,
+	})
 }
+
+func (v *visit) stored(ending string) string {
+	c, err := v.r.Cookie(v.site.cookieName(v.r) + ending)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+func (v *visit) forget(ending string) { v.setCookie(ending, "", -time.Second) }
 
 func (s *site) identify(r *http.Request) (server.Caller, bool) {
 	actor, ok := s.Auth.Identify(s.cookie(r))
@@ -75,7 +90,7 @@ func (v *visit) recognize() error {
 	}
 	v.speak()
 	if visitor.Cookie != "" {
-		v.setCookie(visitor.Cookie, v.site.Auth.CookieAge())
+		v.setCookie("", visitor.Cookie, v.site.Auth.CookieAge())
 	}
 	return nil
 }
@@ -169,7 +184,7 @@ func (v *visit) signedInAs(cookie, to string) error {
 		return err
 	}
 	v.keepLanguage(cookie)
-	v.setCookie(cookie, v.site.Auth.CookieAge())
+	v.setCookie("", cookie, v.site.Auth.CookieAge())
 	return v.redirect(to)
 }
 
@@ -270,7 +285,7 @@ func signOut(v *visit) error {
 	if err := v.site.Auth.SignOut(v.r.Context(), v.site.cookie(v.r), everywhere); err != nil {
 		return err
 	}
-	v.setCookie("", -time.Second)
+	v.forget("")
 	return v.redirect("/sign-in")
 }
 
@@ -330,6 +345,6 @@ func changePassword(v *visit) error {
 	if !ok {
 		return v.accountPage(422, f)
 	}
-	v.setCookie("", -time.Second)
+	v.forget("")
 	return v.redirect("/sign-in")
 }

@@ -41,75 +41,58 @@ func (v *visit) SignOn() string {
 }
 
 // knownFarm returns the farm with which this browser has signed on.
-func (v *visit) knownFarm() (string, bool) {
-	c, err := v.r.Cookie(v.site.cookieName(v.r) + "-farm")
-	if err != nil {
-		return "", false
+func (v *visit) knownFarm() (string, bool) { return value.ParseID(v.stored("-farm")) }
+
+// ofFarm returns the handler of a page of the sign-on of a farm, which the address names.
+func ofFarm(handle func(v *visit, farm string) error) func(*visit) error {
+	return func(v *visit) error {
+		farm, ok := value.ParseID(v.r.PathValue("tenant"))
+		switch {
+		case !ok:
+			return server.ErrNotFound
+		case !v.site.signsIn(v.r):
+			return v.signInPage(403, v.newForm())
+		}
+		return handle(v, farm)
 	}
-	return value.ParseID(c.Value)
 }
 
 // beginSignOn leads the browser to the provider of the farm. If a page of another site leads here, the person must press
 // the button first: otherwise that page could begin a session in the browser.
-func beginSignOn(v *visit) error {
-	tenant, ok := value.ParseID(v.r.PathValue("tenant"))
-	if !ok {
-		return server.ErrNotFound
-	}
-	if !v.site.signsIn(v.r) {
-		return v.signInPage(403, v.newForm())
-	}
+func beginSignOn(v *visit, farm string) error {
 	if from := v.r.Header.Get("Sec-Fetch-Site"); from == "cross-site" || from == "same-site" {
-		v.farm = tenant
+		v.farm = farm
 		return v.signInPage(200, v.newForm())
 	}
 	to := next(v.r.FormValue("next"))
 	if len(to) > 1000 {
 		to = "/"
 	}
-	address, cookie, err := v.site.Auth.BeginSignOn(v.r.Context(), tenant, to)
+	address, cookie, err := v.site.Auth.BeginSignOn(v.r.Context(), farm, to)
 	if err != nil {
-		if farm, _ := v.knownFarm(); farm == tenant && server.AsError(err).Status == 404 {
-			v.setNamed("-farm", "", -time.Second)
+		if known, _ := v.knownFarm(); known == farm && server.AsError(err).Status == 404 {
+			v.forget("-farm")
 		}
 		return v.refused(v.newForm(), err, v.signInPage)
 	}
-	v.setNamed("-sign-on", cookie, signOnTry)
+	v.setCookie("-sign-on", cookie, signOnTry)
 	return v.redirect(address)
 }
 
 // finishSignOn signs the person in with the answer of the provider.
-func finishSignOn(v *visit) error {
-	tenant, ok := value.ParseID(v.r.PathValue("tenant"))
-	if !ok {
-		return server.ErrNotFound
-	}
-	if !v.site.signsIn(v.r) {
-		return v.signInPage(403, v.newForm())
-	}
-	cookie := ""
-	if c, err := v.r.Cookie(v.site.cookieName(v.r) + "-sign-on"); err == nil {
-		cookie = c.Value
-	}
-	v.setNamed("-sign-on", "", -time.Second)
-	end, err := v.site.Auth.FinishSignOn(v.r.Context(), tenant, cookie, v.r.URL.Query(), server.Address(v.r))
+func finishSignOn(v *visit, farm string) error {
+	cookie := v.stored("-sign-on")
+	v.forget("-sign-on")
+	end, err := v.site.Auth.FinishSignOn(v.r.Context(), farm, cookie, v.r.URL.Query(), server.Address(v.r))
 	if err != nil {
 		return v.refused(v.newForm(), err, v.signInPage)
 	}
-	v.setNamed("-farm", tenant, knownFarm)
+	v.setCookie("-farm", farm, knownFarm)
 	if end.Token != "" {
 		v.r.Form = url.Values{"next": {end.Next}}
 		return v.askForCode(end.Token)
 	}
 	return v.signedInAs(end.Cookie, next(end.Next))
-}
-
-// setNamed sets a cookie whose name is that of the session's cookie with an ending.
-func (v *visit) setNamed(ending, value string, age time.Duration) {
-	http.SetCookie(v.w, &http.Cookie{
-		Name: v.site.cookieName(v.r) + ending, Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true,
-		Secure: v.site.server.IsSecure(v.r), SameSite: http.SameSiteLaxMode,
-	})
 }
 
 // signOnPage is the page of the provider of the farm.
