@@ -370,12 +370,8 @@ func TestComponentLevels(t *testing.T) {
 // newCountingAPI starts a service that counts its round trips to the database.
 func newCountingAPI(t *testing.T) (*testkit.API, *atomic.Int64) {
 	t.Helper()
-	var trips atomic.Int64
-	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 4,
-		RoundTrip: func([]db.Statement) { trips.Add(1) }})
-	testkit.Check(t, err)
-	t.Cleanup(d.Close)
-	return testkit.New(t, testkit.Options{DB: d}, inventory.Routes, catalog.Routes), &trips
+	d, trips := testkit.CountTrips(t)
+	return testkit.New(t, testkit.Options{DB: d}, inventory.Routes, catalog.Routes), trips
 }
 
 // insert inserts rows into the client's tenant, where a thousand requests would take too long.

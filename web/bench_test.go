@@ -2,7 +2,6 @@ package web_test
 
 import (
 	"compress/gzip"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/db"
 	"spoolwright/tests/testkit"
 )
 
@@ -22,11 +20,7 @@ import (
 // list shows, signed in.
 func benchFarm(tb testing.TB) (*testkit.API, *browser, *atomic.Int64) {
 	tb.Helper()
-	trips := &atomic.Int64{}
-	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(),
-		RoundTrip: func([]db.Statement) { trips.Add(1) }})
-	testkit.Check(tb, err)
-	tb.Cleanup(d.Close)
+	d, trips := testkit.CountTrips(tb)
 	api := testkit.New(tb, testkit.Options{DB: d}, testkit.Features...)
 	c := api.Operator(tb)
 	for i := range 50 {

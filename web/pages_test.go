@@ -2,16 +2,13 @@ package web_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"spoolwright/db"
 	"spoolwright/tests/testkit"
 )
 
@@ -111,11 +108,7 @@ func check(t *testing.T, p *page) {
 // may see it.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	var trips atomic.Int64
-	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(),
-		RoundTrip: func([]db.Statement) { trips.Add(1) }})
-	testkit.Check(t, err)
-	t.Cleanup(d.Close)
+	d, trips := testkit.CountTrips(t)
 	api := newAPI(t, testkit.Options{DB: d})
 	tenant, elsewhere := api.Tenant(t), api.Tenant(t)
 	operator := tenant.User(t, "operator")

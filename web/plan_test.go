@@ -1,13 +1,10 @@
 package web_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"spoolwright/db"
 	"spoolwright/tests/testkit"
 )
 
@@ -70,11 +67,7 @@ func TestPlanChangedByHand(t *testing.T) {
 // after an emptied one. A form with many changes takes at most ten round trips, and goes on when it is sent again.
 func TestPlanChangedSpools(t *testing.T) {
 	t.Parallel()
-	var trips atomic.Int64
-	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(),
-		RoundTrip: func([]db.Statement) { trips.Add(1) }})
-	testkit.Check(t, err)
-	t.Cleanup(d.Close)
+	d, trips := testkit.CountTrips(t)
 	c := newAPI(t, testkit.Options{DB: d}).Operator(t)
 	b := signIn(t, c)
 	for i := range 6 {

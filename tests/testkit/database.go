@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -268,4 +269,15 @@ func wantChecked(tb testing.TB, table, column string, want []string, wantNotNull
 	if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
 		tb.Errorf("%s.%s allows %q, and Go %q", table, column, got, want)
 	}
+}
+
+// CountTrips opens the private database until the test ends, and counts its round trips.
+func CountTrips(tb testing.TB) (*db.DB, *atomic.Int64) {
+	tb.Helper()
+	trips := &atomic.Int64{}
+	d, err := db.Open(context.Background(), db.Config{URL: Private().AppURL(), MaxConns: 4,
+		RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	Check(tb, err)
+	tb.Cleanup(d.Close)
+	return d, trips
 }
