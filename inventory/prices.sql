@@ -13,16 +13,20 @@ language sql immutable as $$
 $$;
 
 -- Returns the price per gram that the contents of a spool had at a time, or null. See the table spool_contents.
-create or replace function spool_price(spool uuid, at timestamptz) returns numeric language sql stable as $$
-	select case when c.closed_at is null then s.cost_per_gram else c.cost_per_gram end
-	from spools s
-	left join lateral (
-		select x.closed_at, x.cost_per_gram from spool_contents x
-		where x.tenant_id = s.tenant_id and x.spool_id = s.id and x.closed_at > at
-		order by x.closed_at limit 1
-	) c on true
-	where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and s.id = spool
-$$;
+create or replace function spool_price(spool uuid, at timestamptz) returns numeric
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+	return (
+		select case when c.closed_at is null then s.cost_per_gram else c.cost_per_gram end
+		from spools s
+		left join lateral (
+			select x.closed_at, x.cost_per_gram from spool_contents x
+			where x.tenant_id = s.tenant_id and x.spool_id = s.id and x.closed_at > at
+			order by x.closed_at limit 1
+		) c on true
+		where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and s.id = spool
+	);
+end $$;
 
 -- Returns the price of filament for triples of a material key, a color key (the normalized color in the column
 -- color_key), and a filament or null. There is one row for each distinct triple, in no particular order.

@@ -258,19 +258,22 @@ $$;
 create or replace function use_outside_runs(
 	spool uuid, since timestamptz, until timestamptz, kinds text[] default '{deducted,printed,measured,edited}'
 ) returns numeric
-language sql stable as $$
-	select coalesce(sum(coalesce(u.shortfall_grams, 0) - u.change_grams), 0)
-	from (
-		select x.kind, x.change_grams, x.shortfall_grams from spool_usage x
-		where x.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and x.spool_id = spool
-			and x.created_at >= since and x.created_at < until and x.run_id is null and x.used_at is null
-		union all
-		select x.kind, x.change_grams, x.shortfall_grams from spool_usage x
-		where x.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and x.spool_id = spool
-			and x.used_at >= since and x.used_at < until and x.run_id is null
-	) u
-	where u.kind = any (kinds)
-$$;
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+	return (
+		select coalesce(sum(coalesce(u.shortfall_grams, 0) - u.change_grams), 0)
+		from (
+			select x.kind, x.change_grams, x.shortfall_grams from spool_usage x
+			where x.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and x.spool_id = spool
+				and x.created_at >= since and x.created_at < until and x.run_id is null and x.used_at is null
+			union all
+			select x.kind, x.change_grams, x.shortfall_grams from spool_usage x
+			where x.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and x.spool_id = spool
+				and x.used_at >= since and x.used_at < until and x.run_id is null
+		) u
+		where u.kind = any (kinds)
+	);
+end $$;
 
 -- Returns the run that counts an entry of a spool as its own use although the entry has no run, or null. created is
 -- the time of the entry, and used the time of the use.

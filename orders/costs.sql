@@ -224,10 +224,14 @@ $$;
 
 -- Returns how many pieces have a known cost, because runs printed them for the item, in a delivery that raises the
 -- delivered pieces of an item of an order to target.
-create or replace function known_cost_pieces(order_item uuid, target bigint) returns bigint language sql stable as $$
-	select coalesce(sum(least(greatest(known_cost_pieces.target - o.before, 0), o.good) - o.delivered), 0)
-	from order_item_own(order_item) o where o.valued
-$$;
+create or replace function known_cost_pieces(order_item uuid, target bigint) returns bigint
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+	return (
+		select coalesce(sum(least(greatest(known_cost_pieces.target - o.before, 0), o.good) - o.delivered), 0)
+		from order_item_own(order_item) o where o.valued
+	);
+end $$;
 
 -- Returns the number and the cost of the delivered pieces of an item of an order that no run printed for it. The
 -- ledger of pieces does not tell pieces apart, so the cost is that of all delivered pieces less the cost of those that

@@ -176,14 +176,17 @@ $$;
 -- of several paused runs can continue. A run whose job on a watched printer has ended waits only for a person, and needs
 -- no printer.
 create or replace function printer_is_busy(printer uuid, run uuid, run_status text) returns boolean
-language sql stable as $$
-	select not exists (select from printer_jobs j where j.run_id = run and j.outcome is not null) and exists (
-		select from production_runs o
-		where o.printer_id = printer and o.id <> run and o.status in ('in_progress', 'paused') and o.hidden_at is null
-			and (o.status = 'in_progress' or run_status = 'pending')
-			and not exists (select from printer_jobs j where j.run_id = o.id and j.outcome is not null)
-	)
-$$;
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+	return (
+		select not exists (select from printer_jobs j where j.run_id = run and j.outcome is not null) and exists (
+			select from production_runs o
+			where o.printer_id = printer and o.id <> run and o.status in ('in_progress', 'paused') and o.hidden_at is null
+				and (o.status = 'in_progress' or run_status = 'pending')
+				and not exists (select from printer_jobs j where j.run_id = o.id and j.outcome is not null)
+		)
+	);
+end $$;
 
 -- Returns a description of the filament of a spool for people. It is used to report that the filament has changed
 -- since a run was planned.

@@ -209,18 +209,21 @@ end $$;
 -- spool, not a material. If several materials of a run have the spool, the reports fill these materials in order,
 -- each up to its estimate, and the last material gets the rest.
 create or replace function material_reported(run uuid, spool uuid, material uuid) returns numeric
-language sql stable as $$
-	select case when m.is_last then greatest(u.reported - m.before, 0)
-		else least(greatest(u.reported - m.before, 0), m.estimate) end
-	from run_use(run) u
-	cross join (
-		select x.id, coalesce(x.estimated_weight_grams, 0) as estimate,
-			coalesce(sum(x.estimated_weight_grams) over w, 0) as before, lead(x.id) over o is null as is_last
-		from run_materials x where x.run_id = run and x.spool_id = spool
-		window o as (order by x.created_at, x.id), w as (o rows between unbounded preceding and 1 preceding)
-	) m
-	where u.spool_id = spool and u.reported is not null and m.id = material
-$$;
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+	return (
+		select case when m.is_last then greatest(u.reported - m.before, 0)
+			else least(greatest(u.reported - m.before, 0), m.estimate) end
+		from run_use(run) u
+		cross join (
+			select x.id, coalesce(x.estimated_weight_grams, 0) as estimate,
+				coalesce(sum(x.estimated_weight_grams) over w, 0) as before, lead(x.id) over o is null as is_last
+			from run_materials x where x.run_id = run and x.spool_id = spool
+			window o as (order by x.created_at, x.id), w as (o rows between unbounded preceding and 1 preceding)
+		) m
+		where u.spool_id = spool and u.reported is not null and m.id = material
+	);
+end $$;
 
 -- Returns the grams that left the spool of a material outside of runs from the start until the end of the material's
 -- run: the time until, or else completed_at. kinds are the kinds of ledger entries to count. Grams that the run took
