@@ -30,13 +30,13 @@ var runStates = []struct {
 	{"cancelled", "Cancelled", "status", "cancelled"},
 }
 
-// runFilters are the filters of the list of all runs. Those without a label have pickers, and the months depend
-// on the day.
-var runFilters = []filter{searchFilter, {"status", "status", "State", []word{{"", "Any state"}}},
-	{"month", "month", "Month", []word{{"", "Any month"}}},
-	{"reason", "failure_reason", "Reason", append([]word{{"", "Any reason"}}, failureReasons...)},
-	{"product", "product_id", "", nil}, {"printer", "printer_id", "", nil}, {"order", "order_id", "", nil},
-	{"spool", "spool_id", "", nil}}
+// runFilters are the filters of the list of all runs. Those without options have pickers, and the months depend on the
+// day.
+var runFilters = []filter{searchFilter, {"status", "status", "State", []word{anything}},
+	{"month", "month", "Month", []word{anything}},
+	{"reason", "failure_reason", "Reason", append([]word{anything}, failureReasons...)},
+	{"product", "product_id", "Product", nil}, {"printer", "printer_id", "Printer", nil},
+	{"order", "order_id", "Order", nil}, {"spool", "spool_id", "Spool", nil}}
 
 // allRuns is the page with the list of all runs.
 type allRuns struct {
@@ -61,7 +61,7 @@ func showAllRuns(v *visit) error {
 		if h := p.Form.hits[f.name]; p.Form.Errors[f.name] != "" && (h == nil || len(h.Items) == 0) {
 			p.Problem = p.Form.Errors[f.name]
 		}
-		if f.label == "" && f.name != "search" {
+		if f.options == nil && f.name != "search" {
 			p.Filter.Del(f.name)
 			query.Del(f.parameter)
 			if chosen := p.Form.Values.Get(f.name); chosen != "" {
@@ -88,6 +88,11 @@ func showAllRuns(v *visit) error {
 	}
 	if err := p.narrow(v, query); err != nil {
 		return err
+	}
+	for _, in := range p.Inputs() {
+		if chosen := p.Filter.Get(in.Name); chosen != "" {
+			p.offer(in.Name, option{chosen, in.chosen(in.Value()).Name})
+		}
 	}
 	if p.Problem == "" {
 		if err := p.refused(v.fetch(read{path: "/api/v1/production-runs", query: query, into: p})); err != nil {
@@ -137,12 +142,28 @@ func (p *allRuns) narrowDays(v *visit, query url.Values) {
 	}
 }
 
-// Inputs returns the pickers of the filters.
+// Chips returns the filters that are set, with the days.
+func (p *allRuns) Chips() []chip {
+	chips := p.listing.Chips()
+	if from, to := p.Filter.Get("from"), p.Filter.Get("to"); from != "" {
+		days := p.visit.t("From %s to %s|two days", p.visit.OnDay(from), p.visit.OnDay(to))
+		chips = append(chips, chip{"", days, p.without("from", "to")})
+	}
+	return chips
+}
+
+// Inputs returns the pickers of the filters, with the names of what was chosen.
 func (p *allRuns) Inputs() []input {
-	return []input{newInput(p.Form, "product", "Product", "find=products", "none=Any product"),
+	all := []input{newInput(p.Form, "product", "Product", "find=products", "none=Any product"),
 		newInput(p.Form, "printer", "Printer", "find=any-printers", "none=Any printer"),
 		newInput(p.Form, "order", "Order", "find=orders", "none=Any order"),
 		newInput(p.Form, "spool", "Spool", "find=any-spools", "none=Any spool")}
+	for i, in := range all {
+		for _, o := range p.data[in.Name] {
+			all[i].Named = o.Name
+		}
+	}
+	return all
 }
 
 // findSpool replaces the number of a spool, which the address may have instead of the id, by the id.

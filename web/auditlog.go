@@ -114,9 +114,9 @@ func (e auditEntry) Who(v view) string {
 	return v.nameOf(actorKinds, e.ActorKind)
 }
 
-var auditFilters = []filter{{"person", "actor_id", "Person", []word{{"", "Anybody"}}},
-	{"action", "action", "What", []word{{"", "Anything"}}},
-	{"from", "created_from", "", nil}, {"to", "created_to", "", nil}}
+var auditFilters = []filter{{"person", "actor_id", "Person", []word{anything}},
+	{"action", "action", "What", []word{anything}},
+	{"from", "created_from", "From|a date", nil}, {"to", "created_to", "Before|a date", nil}}
 
 // showAuditLog shows the audit log, the newest entries first.
 func showAuditLog(v *visit) error {

@@ -77,7 +77,7 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 	First: "Add the first filament", Other: word{"/vendors", "Vendors"},
 	Also: word{"/filaments/from-spools", "From spools"},
 	filters: []filter{searchFilter, {"material", "material_type", "Material", anyMaterial},
-		{"vendor", "vendor", "", nil}},
+		{"vendor", "vendor", "Vendor", nil}},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},
 		{"material", "Material", "material_type", "asc"}, {"color", "Color", "color", "asc"},
 		{"vendor", "Vendor", "vendor_name", "asc"}, {"most", "Most filament first", "remaining_grams", "desc"}},

@@ -2,9 +2,11 @@ package web
 
 import (
 	"html/template"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"spoolwright/server"
 	"spoolwright/value/language"
@@ -39,7 +41,7 @@ type listing struct {
 }
 
 // filter is a filter of a list: its name in the address, the parameter of the API, the label, and the options of its
-// choice. A filter without options has no choice on the page.
+// choice. The first option has no value. A filter without options has no choice on the page.
 type filter struct {
 	name, parameter string
 	label           language.Text
@@ -47,7 +49,10 @@ type filter struct {
 }
 
 // searchFilter is the first filter of each list that can be searched.
-var searchFilter = filter{"search", "search", "", nil}
+var searchFilter = filter{"search", "search", "Search", nil}
+
+// anything is the first option of a filter, for all values.
+var anything = word{"", "All|of a filter"}
 
 // listOrder is an order of a list: its name in the address, its label on the page, and the parameters sort_by and
 // sort_order of the API.
@@ -125,14 +130,25 @@ func (l *listing) status() int {
 
 // address returns the address of a page of the list.
 func (l *listing) address(page int) string {
-	query := url.Values{}
-	for name, values := range l.Filter {
-		query[name] = values
-	}
+	query := maps.Clone(l.Filter)
 	if page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
+	return l.at(query)
+}
+
+// at returns the address of the list with a query.
+func (l *listing) at(query url.Values) string {
 	return (&url.URL{Path: l.Path, RawQuery: query.Encode()}).String()
+}
+
+// without returns the address of the first page of the list without filters.
+func (l *listing) without(names ...string) string {
+	query := maps.Clone(l.Filter)
+	for _, name := range names {
+		query.Del(name)
+	}
+	return l.at(query)
 }
 
 // Address returns the address of the shown page of the list.
@@ -190,7 +206,7 @@ func (l *listing) IsFiltered() bool {
 }
 
 // Restores reports whether removed entries of the list can be restored.
-func (l *listing) Restores() bool { return l.Path != "/stock" }
+func (l *listing) Restores() bool { return l.Noun.restored != "" && l.Noun != levelNoun }
 
 // HasSearch reports whether the list can be searched.
 func (l *listing) HasSearch() bool { return len(l.filters) > 0 && l.filters[0].name == "search" }
@@ -199,6 +215,30 @@ func (l *listing) HasSearch() bool { return len(l.filters) > 0 && l.filters[0].n
 type pick struct {
 	Name, Label, Value string
 	Options            []option
+}
+
+// chip is a filter that is set: its label, its value in words, and the address of the list without it.
+type chip struct{ Label, Value, Without string }
+
+// Chips returns the filters that are set.
+func (l *listing) Chips() (chips []chip) {
+	for _, f := range l.filters {
+		value := l.Filter.Get(f.name)
+		if value == "" {
+			continue
+		}
+		c := chip{l.visit.t(f.label), value, l.without(f.name)}
+		if _, err := time.Parse(time.DateOnly, value); err == nil {
+			c.Value = l.visit.OnDay(value)
+		}
+		for _, o := range append(l.visit.options(f.options), l.data[f.name]...) {
+			if o.Value == value {
+				c.Value = o.Name
+			}
+		}
+		chips = append(chips, c)
+	}
+	return chips
 }
 
 // Picks returns the choices of the filters and of the order.

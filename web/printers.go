@@ -113,7 +113,7 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 	Empty: "There are no printers yet. A printer has slots for spools and a queue of runs.",
 	First: "Add the first printer", Other: word{"/queue", "Queue"},
 	filters: []filter{searchFilter,
-		{"status", "status", "Status", append([]word{{"", "Any status"}}, printerStates...)}},
+		{"status", "status", "Status", append([]word{anything}, printerStates...)}},
 	orders: []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}},
 	fetch: func(v *visit, entries read, printers *[]printer) error {
 		var q queue

@@ -82,11 +82,11 @@ type spoolList struct {
 
 // spoolFilters are the filters of the list.
 var spoolFilters = []filter{searchFilter, {"material", "material_type", "Material", anyMaterial},
-	{"stock", "in_stock", "Stock", []word{{"", "Full or empty"}, {"true", "With filament"}, {"false", "Empty"}}},
+	{"stock", "in_stock", "Stock", []word{anything, {"true", "With filament"}, {"false", "Empty"}}},
 	{"archived", "archived", "Archived",
 		[]word{{"", "Not archived"}, {"true", "Archived"}, {"any", "Archived or not"}}},
-	{"vendor", "brand", "", nil}, {"color", "color", "", nil}, {"location", "location", "", nil},
-	{"filament", "filament_id", "", nil}}
+	{"vendor", "brand", "Vendor", nil}, {"color", "color", "Color", nil}, {"location", "location", "Location", nil},
+	{"filament", "filament_id", "Filament", nil}}
 
 // spoolOrders are the orders of the list.
 var spoolOrders = []listOrder{
@@ -190,10 +190,10 @@ func (l *spoolList) Locations() (names []string) {
 	return names
 }
 
-// materials are the types of material to choose from. For a filter, anyMaterial has another option for any type.
+// materials are the types of material to choose from. For a filter, anyMaterial has another option for all types.
 var (
 	materials   = labeled(inventory.MaterialType("").Enum())
-	anyMaterial = append([]word{{"", "Any material"}}, materials...)
+	anyMaterial = append([]word{anything}, materials...)
 )
 
 // listSpools shows the list of spools. If the search is the code of a label, it redirects to the spool.
@@ -208,6 +208,13 @@ func listSpools(v *visit) error {
 func (v *visit) spoolList(l *spoolList, query url.Values) error {
 	if err := l.refused(v.fetch(read{path: "/api/v1/spools", query: query, into: l})); err != nil {
 		return err
+	}
+	if id := l.Filter.Get("filament"); id != "" { // the spools have its name
+		name := "–"
+		if len(l.Items) > 0 {
+			name = l.Items[0].Name()
+		}
+		l.offer("filament", option{id, name})
 	}
 	status := l.status()
 	if l.Form.Problem != "" || len(l.Form.Errors) > 0 {

@@ -189,7 +189,7 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 	Empty: "There are no stock levels yet. A level is the minimum of a filament to keep in stock.",
 	First: "Add the first level",
 	filters: []filter{{"low", "low", "Level",
-		[]word{{"", "All levels"}, {"true", "Low ones"}, {"false", "Met ones"}}},
+		[]word{anything, {"true", "Low ones"}, {"false", "Met ones"}}},
 		{"material", "material_type", "Material", anyMaterial}},
 	orders: []listOrder{{"", "", "missing_grams", "desc"}},
 	row: func(v *visit, r *rows, l *stockLevel) {

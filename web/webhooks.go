@@ -169,7 +169,7 @@ type deliveryList struct {
 }
 
 var deliveryFilters = []filter{{"status", "status", "Status", []word{
-	{"", "All deliveries|of messages"}, {"pending", "Pending"},
+	anything, {"pending", "Pending"},
 	{"delivered", "Delivered"}, {"failed", "Failed"}}}}
 
 func showWebhook(v *visit) error { return v.webhookPage(200, "", nil) }

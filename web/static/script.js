@@ -4,30 +4,37 @@
 // The texts that the script shows are attributes of the body, in the language of the page.
 const texts = document.body.dataset;
 
-// Filters apply while they are changed.
+// The name of a field, which a picker with a choice has only here.
+const nameOf = (e) => e.name || e.dataset.field;
+
+// Filters apply while they are changed: a choice at once, a text in the field of a search after a pause, other texts when
+// the field is left, a day when it is typed. The field with the focus keeps it.
+const field = sessionStorage.getItem("field");
+sessionStorage.removeItem("field");
 for (const form of document.querySelectorAll("form[data-filter]")) {
   let timer;
-  const apply = () => form.requestSubmit();
-  form.addEventListener("change", (event) => {
-    if (event.target.matches("select, [type=hidden]")) apply();
-  });
-  const search = form.querySelector("[type=search]");
-  search?.addEventListener("input", () => {
+  const apply = (pause = 0) => {
     clearTimeout(timer);
-    timer = setTimeout(() => {
-      sessionStorage.setItem("typing", search.name);
-      apply();
-    }, 500);
+    timer = setTimeout(() => form.requestSubmit(), pause);
+  };
+  form.addEventListener("change", ({ target }) => {
+    if (!target.matches("[type=search], [role=combobox]")) apply(target.type === "date" ? 1000 : 0);
+  });
+  form.addEventListener("input", ({ target }) => target.type === "search" && apply(500));
+  form.addEventListener("keydown", ({ target }) => target.type === "date" && timer && apply(1000));
+  form.addEventListener("submit", () => {
+    const focused = document.activeElement;
+    if (form.contains(focused)) sessionStorage.setItem("field", nameOf(focused));
   });
   // Empty filters need not be in the address.
   form.addEventListener("formdata", (event) => {
     for (const [name, value] of [...event.formData]) if (!value) event.formData.delete(name);
   });
-  if (search && sessionStorage.getItem("typing") === search.name) {
-    sessionStorage.removeItem("typing");
-    search.focus();
-    search.setSelectionRange(search.value.length, search.value.length);
-  }
+  const focused = field && [...form.elements].find((e) => nameOf(e) === field);
+  if (!focused) continue;
+  if (focused.closest("details")) focused.closest("details").open = true;
+  focused.focus();
+  if (focused.matches("[type=search]")) focused.setSelectionRange(focused.value.length, focused.value.length);
 }
 
 // A picker is a combobox: it shows what its text finds. The hidden input has what was chosen. A text without a choice is
@@ -176,7 +183,6 @@ for (const form of document.querySelectorAll("form[data-confirm]")) {
 // until then, for the same user, for a day at most, and never with a password or a secret.
 const secrets = "[type=password], [name*=secret], [name*=token], [name=otp], [autocomplete=one-time-code]";
 const typedIn = (form) => [...form.elements].filter((e) => e.matches("input:not([type=hidden], [type=file]), select, textarea"));
-const nameOf = (e) => e.name || e.dataset.field;
 const user = document.body.dataset.user, here = location.pathname + location.search;
 const keep = (form) => {
   const action = form.getAttribute("action");
