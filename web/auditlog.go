@@ -138,7 +138,9 @@ func showAuditLog(v *visit) error {
 	for _, action := range audit.Action("").Enum() {
 		offered["action"] = append(offered["action"], option{action, v.nameOf(actionNames, action)})
 	}
-	l, query := v.listing("/settings/audit", entryNoun, filters, []listOrder{{"", "", "created_at", "desc"}})
+	l, query := v.listing("/settings/audit", entryNoun, filters, []listOrder{{"", "", "created_at", "desc"}},
+		column{label: "What"}, column{label: "Who"}, column{label: "From|an address", class: "wide"},
+		column{label: "When", class: "amount", by: "created_at", falls: true})
 	l.data = offered
 	p.listing = l
 	err = v.fetch(read{path: "/api/v1/audit-log", query: query, into: p})

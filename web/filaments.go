@@ -81,6 +81,10 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},
 		{"material", "Material", "material_type", "asc"}, {"color", "Color", "color", "asc"},
 		{"vendor", "Vendor", "vendor_name", "asc"}, {"most", "Most filament first", "remaining_grams", "desc"}},
+	columns: []column{{label: "No.", class: "number", by: "number"}, {label: "Filament", by: "material_type"},
+		{label: "Spools", class: "amount count", by: "spool_count", falls: true},
+		{label: "Left|what remains", class: "amount left", by: "remaining_grams", falls: true},
+		{label: "Price", class: "amount price", by: "price"}},
 	row: func(v *visit, r *rows, f *filament) {
 		r.add(`<tr><td class="number">#{}</td><td class="name"><a href="/filaments/{}">`,
 			strconv.FormatInt(f.Number, 10), f.ID)

@@ -36,6 +36,8 @@ type listing struct {
 
 	filters []filter
 	orders  []listOrder
+	columns []column
+	order   listOrder           // of the shown page
 	data    map[string][]option // by the name of a filter, further options that are data
 	visit   *visit
 }
@@ -62,6 +64,16 @@ type listOrder struct {
 	by, direction string
 }
 
+// column is a column of the table of a list: the label, the HTML class and a note of its head, and the field of the API's
+// list by which a click on the head sorts. The first click sorts in falling order if falls is true.
+type column struct {
+	label language.Text
+	class string
+	by    string // or "" if the API does not sort by what the column shows
+	falls bool
+	note  language.Text
+}
+
 // maxSorted is the maximum number of entries of a list that offers orders without an index. For such an order, the API
 // reads all entries.
 const maxSorted = 100_000
@@ -72,10 +84,11 @@ func (o listOrder) readsAll() bool {
 }
 
 // listing returns the list that the address of the page selects, and the query for the API.
-func (v *visit) listing(path string, noun *noun, filters []filter, orders []listOrder) (listing, url.Values) {
+func (v *visit) listing(path string, noun *noun, filters []filter, orders []listOrder, columns ...column,
+) (listing, url.Values) {
 	asked := v.r.URL.Query()
 	l := listing{Path: path, Noun: noun, Filter: url.Values{}, Page: 1, filters: filters, orders: orders,
-		visit: v}
+		columns: columns, visit: v}
 	query := url.Values{"limit": {strconv.Itoa(noun.perPage())}}
 	for _, f := range filters {
 		if value := strings.TrimSpace(asked.Get(f.name)); value != "" {
@@ -83,13 +96,12 @@ func (v *visit) listing(path string, noun *noun, filters []filter, orders []list
 			query.Set(f.parameter, value)
 		}
 	}
-	for i, o := range orders {
-		if i == 0 || o.name == asked.Get("sort") {
-			query.Set("sort_by", o.by)
-			query.Set("sort_order", o.direction)
-			if i > 0 {
-				l.Filter.Set("sort", o.name)
-			}
+	if len(orders) > 0 {
+		l.order = l.chosenOrder(asked.Get("sort"))
+		query.Set("sort_by", l.order.by)
+		query.Set("sort_order", l.order.direction)
+		if l.order.name != orders[0].name {
+			l.Filter.Set("sort", l.order.name)
 		}
 	}
 	if n, err := strconv.Atoi(asked.Get("page")); err == nil && n > 1 && n < 1_000_000 {
@@ -97,6 +109,86 @@ func (v *visit) listing(path string, noun *noun, filters []filter, orders []list
 		query.Set("skip", strconv.Itoa((n-1)*noun.perPage()))
 	}
 	return l, query
+}
+
+// chosenOrder returns the order with the name, or the first order of the list.
+func (l *listing) chosenOrder(name string) listOrder {
+	for _, o := range l.orders {
+		if o.name == name {
+			return o
+		}
+	}
+	for _, c := range l.columns {
+		if c.by == "" {
+			continue
+		}
+		for _, direction := range []string{"asc", "desc"} {
+			if o := l.orderBy(c.by, direction); o.name == name {
+				return o
+			}
+		}
+	}
+	return l.orders[0]
+}
+
+// orderBy returns the order by a field: one of the orders of the list, or else one whose name is the field, with a minus
+// for the falling order.
+func (l *listing) orderBy(by, direction string) listOrder {
+	for _, o := range l.orders {
+		if o.by == by && o.direction == direction {
+			return o
+		}
+	}
+	if direction == "desc" {
+		return listOrder{"-" + by, "", by, direction}
+	}
+	return listOrder{by, "", by, direction}
+}
+
+// sorts reports whether the list can have the order.
+func (l *listing) sorts(o listOrder) bool {
+	return l.Total <= maxSorted || !o.readsAll() || o.name == l.order.name
+}
+
+// labelOf returns the label of an order on the page. An order without a label of its own has that of its column.
+func (l *listing) labelOf(o listOrder) string {
+	for _, c := range l.columns {
+		if o.label == "" && c.by == o.by {
+			return l.visit.t(c.label) + map[string]string{"asc": " ↑", "desc": " ↓"}[o.direction]
+		}
+	}
+	return l.visit.t(o.label)
+}
+
+// Head returns the HTML of the heads of the columns. Those by which the list can be sorted are links.
+func (l *listing) Head() template.HTML {
+	var r rows
+	for _, c := range l.columns {
+		r.add(`<th`)
+		r.some(` class="{}"`, c.class)
+		next := l.orderBy(c.by, "asc")
+		if c.falls && c.by != l.order.by || c.by == l.order.by && l.order.direction == "asc" {
+			next = l.orderBy(c.by, "desc")
+		}
+		if c.by == "" || !l.sorts(next) {
+			r.add(`>{}`, l.visit.t(c.label))
+		} else {
+			if c.by == l.order.by {
+				r.add(` aria-sort="{}ending"`, l.order.direction)
+			}
+			query := maps.Clone(l.Filter)
+			query.Set("sort", next.name)
+			if next.name == l.orders[0].name {
+				query.Del("sort")
+			}
+			r.add(`><a href="/{}">{}</a>`, strings.TrimPrefix(l.at(query), "/"), l.visit.t(c.label))
+		}
+		if c.note != "" {
+			r.add(` <small class="wide">{}</small>`, l.visit.t(c.note))
+		}
+		r.add(`</th>` + "\n")
+	}
+	return r.html()
 }
 
 // refused stores the problems of a 422 with the filters in l.Problem, and returns nil. It returns any other error.
@@ -249,24 +341,32 @@ func (l *listing) Picks() (picks []pick) {
 				append(l.visit.options(f.options), l.data[f.name]...)})
 		}
 	}
-	if len(l.orders) > 1 {
-		p := pick{"sort", l.visit.t("Order|of a list"), l.Filter.Get("sort"), []option{{"", l.visit.t(l.orders[0].label)}}}
-		for _, o := range l.orders[1:] {
-			if l.Total <= maxSorted || !o.readsAll() || o.name == p.Value {
-				p.Options = append(p.Options, option{o.name, l.visit.t(o.label)})
-			}
+	p := pick{"sort", l.visit.t("Order|of a list"), l.Filter.Get("sort"), nil}
+	isListed := p.Value == ""
+	for i, o := range l.orders {
+		if i == 0 {
+			o.name = ""
 		}
+		if i == 0 || l.sorts(o) {
+			p.Options = append(p.Options, option{o.name, l.labelOf(o)})
+		}
+		isListed = isListed || o.name == p.Value
+	}
+	if !isListed {
+		p.Options = append(p.Options, option{p.Value, l.labelOf(l.order)})
+	}
+	if len(l.orders) > 1 || !isListed {
 		picks = append(picks, p)
 	}
 	return picks
 }
 
-// listOf is the page of a list of the API. The template is named after the path of the page, and contains the head of
-// the table.
+// listOf is the page of a list of the API. The template is named after the path of the page.
 type listOf[T any] struct {
 	*editor // the editor of the entries
 	filters []filter
 	orders  []listOrder
+	columns []column
 	query   func(*listing, url.Values)        // if not nil, changes the query for the API
 	fetch   func(*visit, read, *[]T) error    // if not nil, reads the entries and other data
 	row     func(v *visit, r *rows, entry *T) // writes the row of an entry
@@ -291,7 +391,7 @@ type listPage[T any] struct {
 func (l *listOf[T]) show(v *visit) error {
 	p := &listPage[T]{List: l}
 	var query url.Values
-	p.listing, query = v.listing(l.path, l.noun, l.filters, l.orders)
+	p.listing, query = v.listing(l.path, l.noun, l.filters, l.orders, l.columns...)
 	if l.query != nil {
 		l.query(&p.listing, query)
 	}

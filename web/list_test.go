@@ -67,3 +67,76 @@ func TestFilterChips(t *testing.T) {
 	testkit.Equal(t, strings.Join(p.chips(t), ""), "Status: Failed /settings/webhooks/"+webhook, "of deliveries")
 	p.hides(t, "Removed")
 }
+
+var headLink = regexp.MustCompile(`<th([^>]*)><a href="([^"]*)">([^<]*)</a>`)
+
+// heads returns the heads of the table that sort: the label, the address, and the order that the list has, if it is
+// sorted by the column.
+func (p *page) heads(t *testing.T) (all []string) {
+	t.Helper()
+	p.want(t, 200)
+	for _, head := range headLink.FindAllStringSubmatch(p.text, -1) {
+		sorted, _ := attribute(head[1], "aria-sort")
+		all = append(all, strings.TrimSpace(head[3]+" "+html.UnescapeString(head[2])+" "+sorted))
+	}
+	return all
+}
+
+// The heads of columns sort the list in both directions, and keep the filters. Orders that they add are in the choice
+// of the order, so that the filters keep them.
+func TestSortByHead(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	for _, location := range []string{"B", "C", "A"} {
+		c.NewSpool(t, 500, j{"location": location})
+	}
+	for path, want := range map[string][]string{
+		"/spools": {"No. /spools?sort=number", "Filament /spools?sort=material", "Remaining /spools?sort=least",
+			"Location /spools?sort=location", "Last used /spools?sort=used"},
+		"/spools?sort=location&material=PLA&page=1": {"No. /spools?material=PLA&sort=number",
+			"Filament /spools?material=PLA&sort=material", "Remaining /spools?material=PLA&sort=least",
+			"Location /spools?material=PLA&sort=-location ascending", "Last used /spools?material=PLA&sort=used"},
+		"/spools?sort=-location": {"No. /spools?sort=number", "Filament /spools?sort=material",
+			"Remaining /spools?sort=least", "Location /spools?sort=location descending", "Last used /spools?sort=used"},
+	} {
+		testkit.Equal(t, strings.Join(b.get(t, path).heads(t), "\n"), strings.Join(want, "\n"), "the heads of %s", path)
+	}
+	place := regexp.MustCompile(`<td class="location">(.)`)
+	for sort, want := range map[string]string{"": "ACB", "location": "ABC", "-location": "CBA", "-no": "ACB"} {
+		p, got := b.get(t, "/spools?sort="+sort), ""
+		for _, found := range place.FindAllStringSubmatch(p.text, -1) {
+			got += found[1]
+		}
+		testkit.Equal(t, got, want, "the order %q", sort)
+		kept := strings.Replace(sort, "-no", "", 1)
+		testkit.Equal(t, p.form(t, "/spools").Get("sort"), kept, "what the filters keep of %q", sort)
+	}
+	b.get(t, "/spools?sort=-location").shows(t, "Location ↓")
+
+	// Every head of every list is an order of the API.
+	product := c.NewProduct(t, "Hook", 10)
+	c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Blue", "diameter_mm": 1.75,
+		"net_weight_grams": 750}).Want(201)
+	c.Post(t, "/api/v1/vendors", j{"name": "Acme"}).Want(201)
+	c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": product}}}).Want(201)
+	c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": product}}}).Want(201)
+	c.Post(t, "/api/v1/stock-levels", j{"material_type": "PLA", "minimum_grams": 500}).Want(201)
+	for path, count := range map[string]int{"/spools": 5, "/filaments": 5, "/vendors": 3, "/products": 4, "/orders": 3,
+		"/runs/all": 1, "/stock": 5} {
+		heads := b.get(t, path).heads(t)
+		testkit.Equal(t, len(heads), count, "the heads of %s that sort", path)
+		for i, head := range heads {
+			follow := func(head string) string {
+				address := regexp.MustCompile(`/[^ ]*`).FindString(head)
+				return b.get(t, address).heads(t)[i]
+			}
+			sorted := follow(head)
+			other := follow(sorted)
+			if !strings.HasSuffix(sorted, "ending") || !strings.HasSuffix(other, "ending") ||
+				strings.HasSuffix(sorted, "ascending") == strings.HasSuffix(other, "ascending") {
+				t.Errorf("%s of %s leads to %s and then to %s", head, path, sorted, other)
+			}
+		}
+	}
+}

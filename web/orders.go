@@ -187,6 +187,9 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		{"unassigned", "unassigned", "Lines", []word{anything, {"true", "Without a product"}}}},
 	orders: []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},
 		{"customer", "Customer", "customer", "asc"}},
+	columns: []column{{label: "Order", by: "customer"}, {label: "Items", class: "wide"},
+		{label: "Progress", class: "wide short", by: "status", falls: true}, {label: "Value", class: "amount wide"},
+		{label: "Due", class: "amount", by: "due_date"}},
 	query: func(l *listing, query url.Values) {
 		if l.Filter.Get("status") == "" {
 			query.Set("status", "received,in_production")

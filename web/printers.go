@@ -114,7 +114,8 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 	First: "Add the first printer", Other: word{"/queue", "Queue"},
 	filters: []filter{searchFilter,
 		{"status", "status", "Status", append([]word{anything}, printerStates...)}},
-	orders: []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}},
+	orders:  []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}},
+	columns: []column{{label: "Prints"}, {label: "Printer"}},
 	fetch: func(v *visit, entries read, printers *[]printer) error {
 		var q queue
 		if err := v.fetch(entries, get("/api/v1/queue", &q)); err != nil || len(*printers) == 0 {

@@ -164,6 +164,11 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
 		{"cost", "Highest cost of filament first", "total_cost", "desc"}},
+	columns: []column{{label: "Product", by: "name"}, {label: "Category", class: "wide", by: "category"},
+		{label: "In stock", class: "amount"},
+		{label: "Print time", class: "amount wide", by: "estimated_print_time_minutes", falls: true},
+		{label: "Price", class: "amount wide", by: "selling_price", falls: true},
+		{label: "Cost", class: "amount wide"}, {label: "Margin", class: "amount"}},
 	query: withoutVariants,
 	fetch: func(v *visit, entries read, products *[]product) error {
 		if err := v.fetch(entries); err != nil || len(*products) == 0 {

@@ -100,9 +100,15 @@ var spoolOrders = []listOrder{
 	{"filament", "Grouped by filament", "filament_id", "desc"},
 }
 
+// spoolColumns are the columns of the list, after that with the boxes to choose spools.
+var spoolColumns = []column{{label: "No.", class: "number", by: "number"}, {label: "Filament", by: "material_type"},
+	{label: "Remaining", class: "remaining", by: "remaining_weight_grams"},
+	{label: "Location", class: "location", by: "location"},
+	{label: "Last used", class: "used", by: "last_used_at", falls: true}}
+
 // spoolQuery returns the list that the address of the page selects, and the query for the API.
 func (v *visit) spoolQuery() (*spoolList, url.Values) {
-	l, query := v.listing("/spools", spoolNoun, spoolFilters, spoolOrders)
+	l, query := v.listing("/spools", spoolNoun, spoolFilters, spoolOrders, spoolColumns...)
 	return &spoolList{listing: l, Form: v.newForm(), Chosen: map[string]bool{}}, query
 }
 

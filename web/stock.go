@@ -192,6 +192,11 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 		[]word{anything, {"true", "Low ones"}, {"false", "Met ones"}}},
 		{"material", "material_type", "Material", anyMaterial}},
 	orders: []listOrder{{"", "", "missing_grams", "desc"}},
+	columns: []column{{label: "Filament", by: "material_type"}, {label: "Level", class: "wide gauge"},
+		{label: "Available", class: "amount", by: "available_grams"},
+		{label: "Reserved", class: "amount wide", by: "reserved_grams", falls: true},
+		{label: "At least", class: "amount", by: "minimum_grams", falls: true},
+		{label: "Missing", class: "amount", by: "missing_grams", falls: true, note: "to 110 %"}},
 	row: func(v *visit, r *rows, l *stockLevel) {
 		if v.CanWrite() {
 			r.add(`<tr><td><a class="title" href="/stock/{}/edit"><b>{}</b></a>`, l.ID, l.Name())

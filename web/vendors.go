@@ -20,6 +20,8 @@ var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a 
 	filters: []filter{searchFilter},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"most", "Most filament first", "remaining_grams", "desc"}},
+	columns: []column{{label: "Name", by: "name"}, {label: "Spools", class: "amount", by: "spool_count", falls: true},
+		{label: "Filament left", class: "amount", by: "remaining_grams", falls: true}},
 	row: func(v *visit, r *rows, one *vendor) {
 		if v.CanWrite() {
 			r.add(`<tr><td><a class="title" href="/vendors/{}/edit"><b>{}</b></a>`, one.ID, one.Name)

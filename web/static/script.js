@@ -393,7 +393,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.key !== "j" && event.key !== "k") return;
-  const links = [...document.querySelectorAll("[data-list] a")];
+  const links = [...document.querySelectorAll("[data-list] a:not(thead *)")];
   const current = links.findIndex((a) => a === document.activeElement || a.getAttribute("aria-current"));
   const next = links[current < 0 ? 0 : current + (event.key === "j" ? 1 : -1)];
   next?.focus();
