@@ -3,6 +3,7 @@ package web_test
 import (
 	"html"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -139,4 +140,76 @@ func TestSortByHead(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The box for all spools of a list chooses those that the filters select, also on other pages. All are changed, or none,
+// and the change is taken back from the notice. The page says when there are too many.
+func TestChooseAllOfList(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	batch := func(quantity int, location string) {
+		t.Helper()
+		c.Post(t, "/api/v1/spools/batch", j{"quantity": quantity, "material_type": "PLA", "color": "Black",
+			"diameter_mm": 1.75, "net_weight_grams": 1000, "location": location}).Want(201)
+	}
+	are := func(location string, count int) {
+		t.Helper()
+		c.Get(t, "/api/v1/spools?archived=any&limit=1&location="+location).Shows(map[string]string{"total": strconv.Itoa(count)})
+	}
+	for range 2 {
+		batch(100, "A")
+		batch(1, "B")
+	}
+	b.get(t, "/spools?location=B").hides(t, "spools of this list")
+	const list = "/spools?location=A"
+	all := func(values ...string) *page {
+		t.Helper()
+		form := b.get(t, list).shows(t, "All 200 spools of this list").form(t, list)
+		form.Set("every", "200")
+		for i := 0; i < len(values); i += 2 {
+			form.Set(values[i], values[i+1])
+		}
+		path := list
+		if form.Get("action") == "" {
+			path = strings.Replace(list, "?", "/change?", 1)
+		}
+		return b.do(t, "POST", path, form)
+	}
+
+	// The form for all of them, and Undo.
+	edit := all().want(t, 200).shows(t, "200 spools", "Edit the chosen spools")
+	at := strings.Replace(list, "?", "/change?", 1)
+	edit.submit(t, at, "purchase_price", "dear").want(t, 422).shows(t, "200 spools", "Must be a number").
+		submit(t, at, "purchase_price", "", "location", "C").to(t, list).says(t, "Changed 200 of 200 chosen spools.").
+		take(t).to(t, list).says(t, "The change of 200 spools is taken back.")
+	are("A", 200)
+	all("action", "archive").to(t, list).says(t, "Changed 200 of 200 chosen spools.").take(t)
+	are("B", 2)
+
+	// Labels have another limit.
+	all("action", "labels").want(t, 422).shows(t, "At most 100 labels are printed together.")
+	one := b.get(t, list).form(t, list)
+	one.Set("id", c.Get(t, "/api/v1/spools?location=B").Text("items.0.id"))
+	one.Set("action", "labels")
+	b.do(t, "POST", list, one).to(t, "/labels?id="+one.Get("id"))
+
+	// Another spool came meanwhile.
+	open := all().want(t, 200)
+	batch(1, "A")
+	open.submit(t, at, "location", "C").want(t, 422).shows(t, "The list has other spools now: choose again.",
+		"All 201 spools of this list")
+	are("C", 0)
+
+	// Too many.
+	for range 8 {
+		batch(100, "A")
+	}
+	b.get(t, list).shows(t, "spools are changed at once: a filter makes the list shorter.").
+		hides(t, "spools of this list")
+	form := b.get(t, list).form(t, list)
+	form.Set("every", "1001")
+	form.Set("action", "archive")
+	b.do(t, "POST", list, form).want(t, 422)
+	are("A", 1001)
 }

@@ -3,6 +3,8 @@ package web
 import (
 	"encoding/json"
 	"html/template"
+	"maps"
+	"math/big"
 	"net/url"
 	"slices"
 	"strconv"
@@ -11,6 +13,7 @@ import (
 
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // spool is a spool in a list.
@@ -176,6 +179,23 @@ func (s *spool) compact(v view, r *rows) {
 	r.add(`</span></a></li>` + "\n")
 }
 
+// Every returns the text of the box for all spools that the filters select, or "" if the page lists them all.
+func (l *spoolList) Every() string {
+	if l.Total <= len(l.Items) {
+		return ""
+	}
+	return l.visit.t("All %d spools of this list", l.visit.Counted(l.Total))
+}
+
+// TooMany says that the list has more spools than are changed at once, or returns "".
+func (l *spoolList) TooMany() string {
+	if l.Total <= value.MaxSeveral {
+		return ""
+	}
+	return l.visit.t("At most %d spools are changed at once: a filter makes the list shorter.",
+		l.visit.Counted(value.MaxSeveral))
+}
+
 // HasMore reports whether the address sets a filter that the page shows only on demand.
 func (l *spoolList) HasMore() bool {
 	for _, name := range []string{"vendor", "color", "location", "stock", "archived"} {
@@ -229,12 +249,30 @@ func (v *visit) spoolList(l *spoolList, query url.Values) error {
 	return v.show(status, "spools", v.t("Spools"), l)
 }
 
-// changeSpools archives the chosen spools of the list, or takes them out of the archive.
+// changeSpools archives the chosen spools of the list, takes them out of the archive, or leads to their labels.
 func changeSpools(v *visit) error {
 	l, query := v.spoolQuery()
 	l.Form = v.sent()
+	if l.Form.Values.Get("action") == "labels" {
+		return v.labelChosen(l, query)
+	}
 	return v.changeChosen(l, query, map[string]any{"archived": l.Form.Values.Get("action") != "unarchive"},
 		func() error { return v.spoolList(l, query) })
+}
+
+// labelChosen leads to the labels of the chosen spools.
+func (v *visit) labelChosen(l *spoolList, query url.Values) error {
+	chosen, err := v.chosenSpools(l, query)
+	if err != nil {
+		return err
+	}
+	if len(chosen) > maxLabels {
+		l.Form.Problem = v.t("At most %d labels are printed together.", maxLabels)
+	}
+	if l.Form.Problem != "" {
+		return v.spoolList(l, query)
+	}
+	return v.redirect("/labels?" + url.Values{"id": l.ids(chosen)}.Encode())
 }
 
 // chosen are the fields that several spools can get at once.
@@ -256,8 +294,11 @@ func editChosen(v *visit) error {
 	l.Path = "/spools"
 	l.Form = v.sent()
 	f := l.Form
-	ids := f.Values["id"]
-	if len(ids) == 0 {
+	n := len(f.Values["id"])
+	if every, err := strconv.Atoi(f.Values.Get("every")); err == nil {
+		n = every
+	}
+	if n == 0 {
 		return v.changeChosen(l, query, nil, func() error { return v.spoolList(l, query) })
 	}
 	var custom customFields
@@ -266,8 +307,8 @@ func editChosen(v *visit) error {
 	}
 	page := func(status int) error {
 		p := &editorPage{Form: f, Inputs: chosen.inputs(v, f, false, &custom), Heading: v.t(chosen.noun.edit),
-			Action: v.r.URL.Path + v.query(), Name: v.t("%d spool|%d spools", len(ids)), Label: v.t("Save"), Back: l.Address(),
-			Hidden: url.Values{"id": ids, "save": {"1"}}}
+			Action: v.r.URL.Path + v.query(), Name: v.t("%d spool|%d spools", n), Label: v.t("Save"), Back: l.Address(),
+			Hidden: url.Values{"id": f.Values["id"], "every": f.Values["every"], "save": {"1"}}}
 		return v.show(status, "editor", p.Heading, p)
 	}
 	if !f.Values.Has("save") {
@@ -277,59 +318,117 @@ func editChosen(v *visit) error {
 	for _, in := range chosen.fields {
 		fields = append(fields, in.field)
 	}
-	return v.changeChosen(l, query, f.body(append(fields, custom.fields()...)...), func() error { return page(422) })
+	return v.changeChosen(l, query, f.body(append(fields, custom.fields()...)...), func() error {
+		if !f.Values.Has("every") && !f.Values.Has("id") { // others are to be chosen
+			return v.spoolList(l, query)
+		}
+		return page(422)
+	})
 }
 
 // changeChosen changes the chosen spools of the list. If that is not possible, it calls again to show the form.
 func (v *visit) changeChosen(l *spoolList, query url.Values, changes map[string]any, again func() error) error {
-	ids := l.Form.Values["id"]
-	for _, id := range ids {
-		l.Chosen[id] = true
+	chosen, err := v.chosenSpools(l, query)
+	if err != nil {
+		return err
 	}
-	ok, err := false, error(nil)
-	switch {
-	case len(ids) == 0:
-		l.Form.Problem = v.t("Choose at least one spool.")
-	case len(changes) == 0:
+	if len(changes) == 0 && l.Form.Problem == "" {
 		l.Form.Problem = v.t("Fill in at least one field.")
-	default:
-		var done struct {
-			Matched, Changed int
-			At               string `json:"changed_at"`
-		}
-		back, numbers, failed := v.before(query, ids, changes)
-		if failed != nil {
-			return failed
-		}
-		ok, err = v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": ids, "changes": changes}, &done)
-		n := &notice{Text: v.t("Changed %s of %s chosen spools.", v.Count(done.Changed), v.Count(done.Matched))}
-		if back != "" && done.Changed == len(numbers) {
-			n.Undo = &undo{v.t("Undo"), "/spools/back" + l.Query(), url.Values{"numbers": {strings.Join(numbers, ",")},
-				"changes": {back}, "since": {done.At}}}
-		}
-		v.tell(n)
 	}
+	if l.Form.Problem != "" {
+		return again()
+	}
+	var done struct {
+		Matched, Changed int
+		At               string `json:"changed_at"`
+	}
+	back, numbers, err := before(chosen, changes)
+	if err != nil {
+		return err
+	}
+	ok, err := v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": l.ids(chosen), "changes": changes}, &done)
+	n := &notice{Text: v.t("Changed %s of %s chosen spools.", v.Count(done.Changed), v.Count(done.Matched))}
+	if packed := packNumbers(numbers); packed != "" && back != "" && done.Changed == len(numbers) {
+		n.Undo = &undo{v.t("Undo"), "/spools/back" + l.Query(), url.Values{"numbers": {packed}, "changes": {back},
+			"since": {done.At}}}
+	}
+	v.tell(n)
 	return v.then(ok, err, l.Address(), again)
 }
 
-// before returns data for taking back a change of chosen spools on a page of the list. It reads the spools before the
-// change. Back is the JSON of their current values, and numbers are the numbers of the spools that the change will
-// change. If these spools have different values, back is "", because one bulk operation can set only equal values.
-func (v *visit) before(
-	query url.Values, ids []string, changes map[string]any,
-) (back string, numbers []string, err error) {
-	var list struct{ Items []map[string]json.RawMessage }
-	if err := v.fetch(read{path: "/api/v1/spools", query: query, into: &list}); err != nil {
-		return "", nil, err
+// chosenSpools returns the chosen spools of the list: those whose boxes are ticked, or all that the filters select, if
+// the box "every" is. That has the number of spools that the page has shown. If there are others now, or nothing is
+// chosen, the form has a problem. A ticked spool that the page does not list any more has only its id.
+func (v *visit) chosenSpools(l *spoolList, query url.Values) (chosen []map[string]json.RawMessage, err error) {
+	f, every := l.Form, l.Form.Values.Get("every")
+	for _, id := range f.Values["id"] {
+		l.Chosen[id] = true
 	}
+	var page struct {
+		Items []map[string]json.RawMessage
+		Total int
+		Next  string
+	}
+	if every == "" {
+		if err := v.fetch(read{path: "/api/v1/spools", query: query, into: &page}); err != nil {
+			return nil, err
+		}
+		for _, id := range f.Values["id"] {
+			quoted, _ := json.Marshal(id)
+			one := map[string]json.RawMessage{"id": quoted}
+			for _, s := range page.Items {
+				if string(s["id"]) == string(quoted) {
+					one = s
+				}
+			}
+			chosen = append(chosen, one)
+		}
+		if len(chosen) == 0 {
+			f.Problem = v.t("Choose at least one spool.")
+		}
+		return chosen, nil
+	}
+	all := maps.Clone(query)
+	for name, value := range map[string]string{"skip": "0", "limit": "100", "sort_by": "created_at", "sort_order": "desc"} {
+		all.Set(name, value)
+	}
+	for more := true; more && len(chosen) <= value.MaxSeveral; {
+		page.Items, page.Next = nil, ""
+		if err := v.fetch(read{path: "/api/v1/spools", query: all, into: &page}); err != nil {
+			return nil, err
+		}
+		chosen, more = append(chosen, page.Items...), page.Next != ""
+		all.Set("after", page.Next)
+	}
+	if every != strconv.Itoa(len(chosen)) {
+		f.Problem, l.Chosen = v.t("The list has other spools now: choose again."), nil
+		f.Values.Del("every")
+		f.Values.Del("id")
+	}
+	return chosen, nil
+}
+
+// ids returns the ids of chosen spools.
+func (l *spoolList) ids(chosen []map[string]json.RawMessage) (ids []string) {
+	for _, s := range chosen {
+		ids = append(ids, strings.Trim(string(s["id"]), `"`))
+	}
+	return ids
+}
+
+// before returns data for taking back a change of spools, which were read before the change. Back is the JSON of their
+// values, and numbers are the numbers of the spools that the change will change. If these spools have different values,
+// back is "", because one bulk operation can set only equal values.
+func before(spools []map[string]json.RawMessage, changes map[string]any) (back string, numbers []int, err error) {
 	now, err := json.Marshal(changes)
 	if err != nil {
 		return "", nil, err
 	}
 	same := true
-	for _, s := range list.Items {
-		if !slices.Contains(ids, strings.Trim(string(s["id"]), `"`)) {
-			continue
+	for _, s := range spools {
+		number, err := strconv.Atoi(string(s["number"]))
+		if err != nil {
+			continue // not on the page any more
 		}
 		was := map[string]json.RawMessage{}
 		for name := range changes {
@@ -342,7 +441,7 @@ func (v *visit) before(
 		if string(old) == string(now) {
 			continue
 		}
-		numbers = append(numbers, string(s["number"]))
+		numbers = append(numbers, number)
 		same = same && (back == "" || back == string(old))
 		back = string(old)
 	}
@@ -352,15 +451,44 @@ func (v *visit) before(
 	return back, numbers, nil
 }
 
+// packNumbers returns numbers of spools as a short text, because a notice has little space: the smallest one, and a
+// number whose bits are the distances from it. It returns "" if the notice has no space for it. unpackNumbers returns the
+// numbers of the text.
+func packNumbers(numbers []int) string {
+	if len(numbers) == 0 || slices.Max(numbers)-slices.Min(numbers) > 8*maxNotice {
+		return ""
+	}
+	var bits big.Int
+	first := slices.Min(numbers)
+	for _, n := range numbers {
+		bits.SetBit(&bits, n-first, 1)
+	}
+	return strconv.Itoa(first) + "." + bits.Text(62)
+}
+
+func unpackNumbers(text string) (numbers []int, ok bool) {
+	start, packed, _ := strings.Cut(text, ".")
+	first, err := strconv.Atoi(start)
+	bits, ok := new(big.Int).SetString(packed, 62)
+	if err != nil || !ok || len(packed) > maxNotice {
+		return nil, false
+	}
+	for i := range bits.BitLen() {
+		if bits.Bit(i) == 1 {
+			numbers = append(numbers, first+i)
+		}
+	}
+	return numbers, true
+}
+
 // takeBack takes back a change of several spools, unless one of the spools was changed meanwhile.
 func takeBack(v *visit) error {
 	l, query := v.spoolQuery()
 	l.Path = "/spools"
 	l.Form = v.sent()
 	var changes map[string]json.RawMessage
-	var numbers []int64
-	if json.Unmarshal([]byte(l.Form.Values.Get("changes")), &changes) != nil ||
-		json.Unmarshal([]byte("["+l.Form.Values.Get("numbers")+"]"), &numbers) != nil {
+	numbers, ok := unpackNumbers(l.Form.Values.Get("numbers"))
+	if !ok || json.Unmarshal([]byte(l.Form.Values.Get("changes")), &changes) != nil {
 		return server.ErrNotFound
 	}
 	var done struct{ Matched int }

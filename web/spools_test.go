@@ -280,6 +280,8 @@ func TestUndoChangeOfSpools(t *testing.T) {
 	c.Patch(t, "/api/v1/spools/"+ids[1], j{"notes": "x"}).Want(200)
 	p.take(t).want(t, 422).shows(t, "These spools were changed since: 2.")
 	has("location", "D", "D", "D")
-	b.do(t, "POST", "/spools/back", url.Values{"numbers": {"x"}, "changes": {"{}"}}).want(t, 404)
-	b.do(t, "POST", "/spools/back", url.Values{"numbers": {"1"}, "changes": {"{}"}, "since": {"x"}}).want(t, 422)
+	for _, wrong := range []string{"", "1", "x.1", "1.", "1.-"} {
+		b.do(t, "POST", "/spools/back", url.Values{"numbers": {wrong}, "changes": {"{}"}}).want(t, 404)
+	}
+	b.do(t, "POST", "/spools/back", url.Values{"numbers": {"1.1"}, "changes": {"{}"}, "since": {"x"}}).want(t, 422)
 }

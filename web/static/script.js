@@ -259,19 +259,22 @@ for (const details of document.querySelectorAll("details:has(> .button)")) {
 // Rows are chosen one by one, in ranges with Shift, or all at once. A text says how many are chosen.
 for (const form of document.querySelectorAll("form:has([data-all])")) {
   const boxes = () => [...form.querySelectorAll("tbody .choose input")];
+  const all = () => form.querySelector("[data-all]"), every = form.querySelector("[name=every]");
   const show = () => {
     const chosen = boxes().filter((box) => box.checked).length;
-    form.querySelector("[data-all]").checked = chosen > 0 && chosen === boxes().length;
-    form.querySelector("[data-count]").textContent = chosen > 0 ? texts.chosen.replace("%d", chosen) : "";
+    all().checked = chosen > 0 && chosen === boxes().length;
+    if (every && !all().checked) every.checked = false;
+    const count = every?.checked ? every.value : chosen;
+    form.querySelector("[data-count]").textContent = chosen > 0 ? texts.chosen.replace("%d", count) : "";
   };
   let last;
   form.addEventListener("click", (event) => {
-    const all = boxes();
-    const at = all.indexOf(event.target);
-    if (event.target.matches("[data-all]")) for (const box of all) box.checked = event.target.checked;
-    if (event.shiftKey && at >= 0 && all.includes(last)) {
-      const from = all.indexOf(last);
-      for (const box of all.slice(Math.min(from, at), Math.max(from, at))) box.checked = event.target.checked;
+    const rows = boxes();
+    const at = rows.indexOf(event.target);
+    if (event.target.matches("[data-all]")) for (const box of rows) box.checked = event.target.checked;
+    if (event.shiftKey && at >= 0 && rows.includes(last)) {
+      const from = rows.indexOf(last);
+      for (const box of rows.slice(Math.min(from, at), Math.max(from, at))) box.checked = event.target.checked;
     }
     if (at >= 0) last = event.target;
     show();
