@@ -425,12 +425,15 @@ func (v *visit) Ago(t *time.Time) string {
 // label returns the name of a field, or a value of the API, as words in the language of the visitor.
 func (v *visit) label(name string) string { return v.t(language.Text(label(name))) }
 
+// spaced makes words of a name of the API.
+var spaced = strings.NewReplacer("_grams", "", "_", " ")
+
 // label returns the name of a field of the API as words.
 func label(name string) string {
 	if name == "body" { // the API names the whole of what was sent so
 		return "This"
 	}
-	name = strings.NewReplacer("_grams", "", "_", " ").Replace(name)
+	name = spaced.Replace(name)
 	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
 }
 

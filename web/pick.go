@@ -12,7 +12,7 @@ const noColor = "#808080"
 
 // Picked returns the value of the picker of the input.
 func (i input) Picked() string {
-	if code := i.Value(); hexColor.MatchString(code) {
+	if code := i.Value(); isHexColor(code) {
 		return strings.ToLower(code)
 	}
 	return noColor
@@ -26,8 +26,8 @@ func (f *form) takePicks() {
 			continue
 		}
 		pick, shown, text := f.Values.Get(name), f.Was.Get(name), strings.TrimSpace(f.Values.Get(code))
-		typed := hexColor.MatchString(text) && !strings.EqualFold(text, shown)
-		if hexColor.MatchString(pick) && !strings.EqualFold(pick, shown) && !typed {
+		typed := isHexColor(text) && !strings.EqualFold(text, shown)
+		if isHexColor(pick) && !strings.EqualFold(pick, shown) && !typed {
 			f.Values.Set(code, strings.ToUpper(pick))
 		}
 		f.Values.Del(name)

@@ -91,7 +91,7 @@ const shownSwatches = 4
 func swatches(spools []listedSpool) template.HTML {
 	var pictures []template.HTML
 	for _, s := range spools {
-		picture := newSwatch(s.Spool, spool{Color: s.Spool}.IsTranslucent(), s.ColorHex)
+		picture := newSwatch(s.Spool, isTranslucent(s.Spool), s.ColorHex)
 		if len(pictures) < shownSwatches && !slices.Contains(pictures, picture) {
 			pictures = append(pictures, picture)
 		}

@@ -63,8 +63,11 @@ func (s spool) Maker() string {
 func (s spool) Swatch() template.HTML { return newSwatch(s.Color, s.IsTranslucent(), s.ColorHex) }
 
 // IsTranslucent reports whether the finish or the color says that the filament is translucent.
-func (s spool) IsTranslucent() bool {
-	name := strings.ToLower(s.Finish + " " + s.Color)
+func (s spool) IsTranslucent() bool { return isTranslucent(s.Finish + " " + s.Color) }
+
+// isTranslucent reports whether a name says that a filament is translucent.
+func isTranslucent(name string) bool {
+	name = strings.ToLower(name)
 	return strings.Contains(name, "transl") || strings.Contains(name, "transp") || strings.Contains(name, "clear")
 }
 

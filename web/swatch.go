@@ -1,9 +1,9 @@
 package web
 
 import (
+	"encoding/hex"
 	"fmt"
 	"html/template"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,12 +15,12 @@ import (
 // Rows of lists contain the picture, so that Go writes its HTML, as for newBar: see rows.
 func newSwatch(name string, translucent bool, codes ...string) template.HTML {
 	var known []string
-	for _, hex := range codes {
-		if len(hex) == len("#RRGGBBAA") {
-			hex = hex[:len("#RRGGBB")]
+	for _, code := range codes {
+		if len(code) == len("#RRGGBBAA") {
+			code = code[:len("#RRGGBB")]
 		}
-		if hexColor.MatchString(hex) {
-			known = append(known, hex)
+		if isHexColor(code) {
+			known = append(known, code)
 		}
 	}
 	if len(known) == 0 {
@@ -40,17 +40,21 @@ func newSwatch(name string, translucent bool, codes ...string) template.HTML {
 	case 1:
 		b.WriteString(`<circle cx="12" cy="12" r="11" fill="` + known[0] + `"/>`)
 	default:
-		for i, hex := range known {
+		for i, code := range known {
 			fmt.Fprintf(&b, `<path d="M12 6.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 1 1 0-11" fill="none" stroke="%s" `+
 				`stroke-width="11" pathLength="%d" stroke-dasharray="1 %d" stroke-dashoffset="%d"/>`,
-				hex, len(known), len(known)-1, -i)
+				code, len(known), len(known)-1, -i)
 		}
 	}
 	b.WriteString(`<circle class="rim" cx="12" cy="12" r="11"/><circle class="hub" cx="12" cy="12" r="3.5"/></svg>`)
 	return template.HTML(b.String())
 }
 
-var hexColor = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
+// isHexColor reports whether a text is a color of the form #RRGGBB.
+func isHexColor(text string) bool {
+	_, err := hex.DecodeString(strings.TrimPrefix(text, "#"))
+	return err == nil && len(text) == len("#RRGGBB") && text[0] == '#'
+}
 
 // drawings are the pictures of empty lists, by the path of the page: lines in a square of 48.
 var drawings = map[string]string{
