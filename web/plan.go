@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"html/template"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -68,7 +69,9 @@ type planPage struct {
 	Plan  plan
 	Form  *form
 
-	isChanged bool // whether a person has changed the plan
+	Plate     *form  // asks for the pieces on a plate of a product that lacks the number; or nil
+	PlateOf   string // the id of the product
+	isChanged bool   // whether a person has changed the plan
 }
 
 // shownPlates is the maximum number of runs that the page of a plan lists, and mostChanged that of a plan that a person
@@ -166,12 +169,13 @@ func planned(f *form) (all string, n int) {
 	return hex.EncodeToString(sum[:8]), n
 }
 
-func showPlan(v *visit) error { return v.planPage(200, v.newForm(), nil) }
+func showPlan(v *visit) error { return v.planPage(200, v.newForm(), nil, nil) }
 
 // planPage shows a plan of the order, or the one that the service proposes if it is nil. F is the form that creates the
-// runs of the plan. If it was refused, the page shows its runs.
-func (v *visit) planPage(status int, f *form, changed *plan) error {
-	p := &planPage{Form: f, isChanged: changed != nil}
+// runs of the plan. If it was refused, the page shows its runs. Plate is the form for the pieces on a plate of the
+// product {part}, if it was refused.
+func (v *visit) planPage(status int, f *form, changed *plan, plate *form) error {
+	p := &planPage{Form: f, Plate: plate, PlateOf: v.r.PathValue("part"), isChanged: changed != nil}
 	err := v.fetch(get("/api/v1/orders/{id}", &p.Order),
 		read{method: "POST", path: "/api/v1/orders/{id}/plan", into: &p.Plan})
 	if e := server.AsError(err); err != nil && (e.Status != 409 || p.Order.ID == "") {
@@ -184,8 +188,62 @@ func (v *visit) planPage(status int, f *form, changed *plan) error {
 			return err
 		}
 		p.Plan = *changed
+	} else if plate == nil {
+		if err := v.askPlate(p); err != nil {
+			return err
+		}
 	}
 	return v.show(status, "plan", v.t("Plan of %s", p.Order.name(v)), p)
+}
+
+// fewRuns is the maximum number of runs for which the page does not ask how many pieces fit on a plate, and mostAsked
+// the maximum number of products that it reads to find one without the number.
+const fewRuns, mostAsked = 3, 3
+
+// askPlate adds the form for the pieces on a plate of a product without this number, so that each of its runs prints
+// one piece.
+func (v *visit) askPlate(p *planPage) error {
+	runs := map[string]int{} // by product
+	var asked []string
+	for _, r := range p.Plan.Runs {
+		if runs[r.ProductID]++; runs[r.ProductID] == fewRuns+1 && r.Quantity == 1 {
+			asked = append(asked, r.ProductID)
+		}
+	}
+	for _, id := range asked[:min(len(asked), mostAsked)] {
+		f, err := v.formOf("/api/v1/products/" + id)
+		if err != nil && server.AsError(err).Status != http.StatusNotFound { // a removed product stays in orders
+			return err
+		}
+		if err == nil && f.Values.Get("pieces_per_plate") == "" {
+			p.Plate, p.PlateOf = f, id
+			return nil
+		}
+	}
+	return nil
+}
+
+// PlateInput returns the input of the form for the pieces on a plate.
+func (p *planPage) PlateInput(v view) input {
+	in := newInput(p.Plate, "pieces_per_plate", "Pieces on a plate", "type=number", "required")
+	for _, r := range p.Plan.Runs {
+		if r.ProductID == p.PlateOf {
+			in.Label = v.t("How many pieces of %s fit on a plate?", r.Product)
+		}
+	}
+	return in
+}
+
+// setPlate sets the pieces on a plate of the product {part} of a plan.
+func setPlate(v *visit) error {
+	f, perPlate := v.sent(), field{"pieces_per_plate", number}
+	ok, err := v.edit(f, "/api/v1/products/{part}", []field{perPlate})
+	if ok {
+		v.tell(withBack("The plate is changed.", perPlate)(v, f, nil))
+	}
+	return v.then(ok, err, "/orders/"+v.r.PathValue("id")+"/plan", func() error {
+		return v.planPage(422, v.newForm(), nil, f)
+	})
 }
 
 // namePrinters sets the missing names of the printers of runs, in one read at most. A printer that is neither in the
@@ -256,17 +314,17 @@ func createPlan(v *visit) error {
 		ok, err = v.send(f, "POST", "/api/v1/orders/{id}/plan", body, &made)
 	}
 	if ok && body["create"] == false {
-		return v.planPage(200, v.newForm(), &made)
+		return v.planPage(200, v.newForm(), &made, nil)
 	}
 	v.tell(&notice{Text: v.t("The runs are planned."), Next: []option{{"/queue", v.t("Queue")}}})
 	return v.then(ok, err, v.here("/orders"), func() error {
 		if body["runs"] == nil && !f.picking {
 			again := v.newForm()
 			again.Problem = f.Problem
-			return v.planPage(409, again, nil)
+			return v.planPage(409, again, nil, nil)
 		}
 		f.Key = v.newForm().Key
-		return v.planPage(422, f, sentPlan(f, n))
+		return v.planPage(422, f, sentPlan(f, n), nil)
 	})
 }
 
@@ -383,5 +441,5 @@ func printItem(v *visit) error {
 		to = "/orders/" + v.r.PathValue("id") + "/plan"
 	}
 	v.tell(n)
-	return v.then(ok, err, to, func() error { return v.planPage(409, v.newForm(), nil) })
+	return v.then(ok, err, to, func() error { return v.planPage(409, v.newForm(), nil, nil) })
 }

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -61,6 +62,46 @@ func TestPlanChangedByHand(t *testing.T) {
 	if found := b.do(t, "POST", at, form); !strings.Contains(found.text, two) {
 		t.Errorf("the search for a printer does not find it: %s", found.words())
 	}
+}
+
+// A plan with many runs of one piece asks how many pieces of the product fit on a plate, saves the number with the
+// product, and plans again. Undo removes the number.
+func TestPlanAsksForPlates(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	c.Post(t, "/api/v1/printers", j{"name": "Alpha"}).Want(201)
+	c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
+		"net_weight_grams": 1000}).Want(201)
+	product := func(name string, plate any) string {
+		return c.Post(t, "/api/v1/products", j{"name": name, "pieces_per_plate": plate, "materials": []j{{
+			"material_type": "PLA", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
+	}
+	big, foot := product("Vase", 1), product("Foot "+hostile, nil)
+	order := func(pieces int) string {
+		return "/orders/" + c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": big, "quantity": 4},
+			{"product_id": foot, "quantity": pieces}}}).Want(201).ID() + "/plan"
+	}
+	const question = "How many pieces of"
+	if p := b.get(t, order(3)).want(t, 200).shows(t, "7 runs"); strings.Contains(p.text, question) {
+		t.Errorf("the page asks for the plates of few runs: %s", p.words())
+	}
+	at := order(14)
+	plate := strings.Replace(at, "/plan", "/plates/"+foot, 1)
+	page := b.get(t, at).want(t, 200).shows(t, "18 runs", question+" Foot "+hostile+" fit on a plate?")
+	form := page.form(t, plate)
+	form["pieces_per_plate"] = []string{"0"}
+	form = b.do(t, "POST", plate, form).want(t, 422).shows(t, "18 runs", question, "Must be at least 1").form(t, plate)
+	form["pieces_per_plate"] = []string{"7"}
+	stale := maps.Clone(form)
+	planned := b.do(t, "POST", plate, form).to(t, at).shows(t, "The plate is changed.", "6 runs", "7 × Foot")
+	if strings.Contains(planned.text, question) {
+		t.Errorf("the page asks for plates that it knows: %s", planned.words())
+	}
+	stale["pieces_per_plate"], stale["once"] = []string{"5"}, nil
+	b.do(t, "POST", plate, stale).want(t, 422).shows(t, "Somebody else changed this in the meantime.")
+	b.do(t, "POST", plate, planned.form(t, plate)).to(t, at).shows(t, "18 runs", question)
+	c.Get(t, "/api/v1/products/"+foot).Want(200).Shows(map[string]string{"pieces_per_plate": "null"})
 }
 
 // The spools of a changed plan are numbers or codes of labels, and a problem stands beside the spool that has it, also

@@ -56,6 +56,7 @@ var others = map[string]string{
 		/settings/webhooks/{id}/deliveries/{part}`,
 	"they send a file, and show no values before": `/files /products/files /products/files/save /runs/file
 		/products/{id}/picture /filaments/catalog`,
+	"the page has it only without a value, and TestPlanAsksForPlates compares it": `/orders/{id}/plates/{part}`,
 	"the secret is never shown":          `/settings/shops/{id}/secret`,
 	"a button that compares by itself":   `/stock/{id}/ordered`,
 	"they set what the visitor fills in": `/spools /spools/change /filaments/{id}/spool-prices`,

@@ -223,6 +223,7 @@ var pages = slices.Concat([]page{
 	{"GET /orders/{id}", server.Read, orders.orRemoved(showOrder)},
 	{"GET /orders/{id}/plan", server.Write, showPlan},
 	{"POST /orders/{id}/plan", server.Write, createPlan},
+	{"POST /orders/{id}/plates/{part}", server.Write, setPlate},
 	{"POST /orders/{id}/items/{part}/print", server.Write, printItem},
 	{"POST /orders/{id}/cancel", server.Write, oneOrder.action("cancel", "POST", "/cancel", nil,
 		orderEnded("The order is cancelled."))},
