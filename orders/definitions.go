@@ -51,8 +51,8 @@ var Runs = production.Orders{
 			limit 1)`
 	},
 	Named: func(run string) string {
-		return `(select coalesce(json_agg(json_build_object('id', o.id, 'reference', o.reference, 'customer', o.customer)
-				order by o.created_at, o.id), '[]')
+		return `(select coalesce(json_agg(json_build_object('id', o.id, 'reference', o.reference, 'customer', o.customer,
+				'due_date', o.due_date) order by o.created_at, o.id), '[]')
 			from (
 				select distinct oi.order_id from run_items i join order_items oi on oi.id = i.order_item_id
 				where i.run_id = ` + run + ` and i.order_item_id is not null order by oi.order_id limit 3

@@ -20,7 +20,7 @@ func TestListedRuns(t *testing.T) {
 		products = append(products, c.Post(t, "/api/v1/products", j{"name": fmt.Sprint("Part ", i)}).Want(201).ID())
 	}
 	order := c.Post(t, "/api/v1/orders", j{"reference": "1042", "customer": "Ada",
-		"items": []j{{"product_id": products[0], "quantity": 2}}}).Want(201)
+		"due_date": "2026-05-04", "items": []j{{"product_id": products[0], "quantity": 2}}}).Want(201)
 	bare := c.Post(t, runs, j{}).Want(201).ID()
 	var items, materials []j
 	for i, p := range products {
@@ -37,7 +37,8 @@ func TestListedRuns(t *testing.T) {
 		"items.0.quantity": "1", "items.2.product_id": products[2], "materials.0.spool_id": red,
 		"materials.0.spool_number": "2", "materials.0.spool_name": "PLA Red (Polymaker)",
 		"materials.0.color_hex": "null", "materials.1.color_hex": "#101010",
-		"orders.0.id": order.ID(), "orders.0.reference": "1042", "orders.0.customer": "Ada"}
+		"orders.0.id": order.ID(), "orders.0.reference": "1042", "orders.0.customer": "Ada",
+		"orders.0.due_date": "2026-05-04"}
 	for _, query := range []string{"", "?status=pending,paused", "?limit=1", "?product_id=" + products[4],
 		"?order_id=" + order.ID(), "?spool_id=" + black, "?search=part", "?sort_by=status&sort_order=desc&limit=1"} {
 		list := c.Get(t, runs+query).Want(200)

@@ -39,6 +39,7 @@ type QueuedRun struct {
 	EndAt          value.Timestamp `json:"expected_end_at"`
 	Items          []ListedProduct `json:"items" rule:"notNull"`
 	Materials      []ListedSpool   `json:"materials" rule:"notNull"`
+	Orders         []ListedOrder   `json:"orders" rule:"notNull"`
 	Steps          []CheckStep     `json:"steps" rule:"notNull"`
 }
 
@@ -57,7 +58,7 @@ func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (se
 				'queue_position', trim_scale(q.queue_position),
 				'estimated_print_time_hours', trim_scale(q.estimated_print_time_hours),
 				'expected_start_at', event_time(q.expected_start), 'expected_end_at', event_time(q.expected_end),
-				'items', q.items, 'materials', q.materials)
+				'items', q.items, 'materials', q.materials, 'orders', q.orders)
 				order by q.n) filter (where q.n <= 1000), '[]') as runs
 		from (
 			select r.*, q.place, q.expected_start, q.expected_end,
@@ -67,7 +68,7 @@ func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (se
 					from (select i.id, i.created_at, i.product_id, i.quantity, p.name, p.picture_version
 						from (select * from run_items i where i.run_id = r.id) i
 						join products p on p.id = i.product_id) i) as items,
-				`+ListedSpools("r.id")+` as materials
+				`+ListedSpools("r.id")+` as materials, `+h.orders.Named("r.id")+` as orders
 			from run_queue() q
 			join production_runs r on r.id = q.id
 			left join printers p on p.id = q.printer_id

@@ -53,7 +53,7 @@ type Orders struct {
 	Printed func(run string) string
 
 	// Named returns a SQL expression for a JSON array of the orders whose items a run prints: at most three objects
-	// with the id, reference and customer. run is a SQL expression for the id of the run.
+	// with the id, reference, customer and due_date. run is a SQL expression for the id of the run.
 	Named func(run string) string
 
 	// ItemOf returns a SQL expression for the id of the item of an order that has the product and, if possible, needs
@@ -315,6 +315,7 @@ type ListedOrder struct {
 	ID        value.UUID `json:"id" rule:"notNull"`
 	Reference string     `json:"reference"`
 	Customer  string     `json:"customer"`
+	DueDate   value.Date `json:"due_date"`
 }
 
 // ListedItems returns SQL expressions for the first three items of a run, as a JSON array of ListedProduct, and for

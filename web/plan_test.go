@@ -2,9 +2,12 @@ package web_test
 
 import (
 	"fmt"
+	"html"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"spoolwright/tests/testkit"
 )
@@ -167,4 +170,40 @@ func TestPlanChangedSpools(t *testing.T) {
 		form[fmt.Sprintf("runs[%d].product_id", i)] = []string{product}
 	}
 	b.do(t, "POST", at, form).want(t, 422)
+}
+
+// The timeline of the queue marks the due dates of the orders of each printer's runs. It and the list say which runs end
+// later.
+func TestQueueShowsDueDates(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	product := c.NewProduct(t, "Hook", 10)
+	printers := []string{c.Post(t, "/api/v1/printers", j{"name": "Alpha"}).Want(201).ID(),
+		c.Post(t, "/api/v1/printers", j{"name": "Beta"}).Want(201).ID()}
+	run := func(printer, hours int, customer string, due any) {
+		order := c.Post(t, "/api/v1/orders", j{"customer": customer, "due_date": due,
+			"items": []j{{"product_id": product, "quantity": 1}}}).Want(201)
+		c.Post(t, "/api/v1/production-runs", j{"printer_id": printers[printer], "estimated_print_time_hours": hours,
+			"items": []j{{"product_id": product, "quantity": 1, "order_item_id": order.Text("items.0.id")}}}).Want(201)
+	}
+	soon := time.Now().AddDate(0, 0, 1).UTC().Format(time.DateOnly)
+	run(0, 1, "Ada", soon)
+	run(0, 70, hostile, soon)
+	run(0, 1, "None", nil)
+	run(1, 1, "Late", "2020-01-02")
+	run(1, 1, "Far", "2040-01-02")
+	page := b.get(t, "/queue").want(t, 200)
+	var marks []string
+	for _, m := range regexp.MustCompile(`<line class="due"[^>]*><title>([^<]*)`).FindAllStringSubmatch(page.text, -1) {
+		marks = append(marks, html.UnescapeString(m[1]))
+	}
+	testkit.Equal(t, strings.Join(marks, "\n"), "due "+soon+" · Ada · "+hostile, "the marks")
+	for _, bar := range []string{"3 × Product Hook", "2 × Product Hook"} {
+		if !strings.Contains(page.text, `<span class="late">`+bar) {
+			t.Errorf("the bar of %s is not late", bar)
+		}
+	}
+	testkit.Equal(t, strings.Count(page.text, `class="late">due`), 2, "late runs")
+	page.shows(t, "due "+soon, "due 2020-01-02", "due 2040-01-02")
 }

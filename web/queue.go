@@ -45,9 +45,10 @@ type queuedRun struct {
 	Earlier    int `json:"-"` // the place of the previous run of the printer if that is pending, or 0
 	Items      []listedItem
 	Spools     []listedSpool `json:"materials"`
-	Hours      num           `json:"estimated_print_time_hours"`
-	Start      *time.Time    `json:"expected_start_at"`
-	End        *time.Time    `json:"expected_end_at"`
+	Orders     []order
+	Hours      num        `json:"estimated_print_time_hours"`
+	Start      *time.Time `json:"expected_start_at"`
+	End        *time.Time `json:"expected_end_at"`
 	Steps      []step
 }
 
@@ -79,6 +80,22 @@ func (r queuedRun) Notes() []step {
 	return slices.DeleteFunc(slices.Clone(r.Steps), func(s step) bool {
 		return s.Code == "NO_PRINTER" || r.Earlier > 0 && s.passing()
 	})
+}
+
+// Due returns the first due date of the orders of the run, or "".
+func (r queuedRun) Due() (first string) {
+	for _, o := range r.Orders {
+		if first == "" || o.DueDate != "" && o.DueDate < first {
+			first = o.DueDate
+		}
+	}
+	return first
+}
+
+// IsLate reports whether the run is expected to end after its orders are due.
+func (r queuedRun) IsLate(v view) bool {
+	due := v.dueAt(r.Due())
+	return due != nil && (due.Before(v.Now()) || r.End != nil && due.Before(*r.End))
 }
 
 // PrintsUntil returns the time at which a printing run ends or should have ended, or nil if the time is not known.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"html/template"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -15,15 +16,16 @@ type timeBar struct {
 	At         string // the address of its page, or ""
 	Sign       template.HTML
 	Start, End *time.Time
+	Orders     []order // that need the pieces
 }
 
 // longestTimeline is the time that a timeline shows at most: later runs are in the list below it.
 const longestTimeline = 7 * 24 * time.Hour
 
 // timeline returns the picture of runs over time, with a row for each printer, or "" without a run with a time. The
-// runs of a printer follow each other. Due is when the pieces must be ready, or nil. People who do not see the picture
-// use the list below it.
-func (v *visit) timeline(bars []timeBar, due *time.Time) template.HTML {
+// runs of a printer follow each other, and marks show when their orders are due. People who do not see the picture use
+// the list below it.
+func (v *visit) timeline(bars []timeBar) template.HTML {
 	now := v.Now()
 	from, to := now, now.Add(time.Hour)
 	var printers [][]timeBar
@@ -47,6 +49,7 @@ func (v *visit) timeline(bars []timeBar, due *time.Time) template.HTML {
 		if n := len(row); n > 0 && b.Key != "" && row[n-1].Key == b.Key && row[n-1].End != nil {
 			row[n-1].Pieces += b.Pieces
 			row[n-1].End = b.End
+			row[n-1].Orders = append(row[n-1].Orders, b.Orders...)
 			continue
 		}
 		printers[i] = append(row, b)
@@ -54,8 +57,11 @@ func (v *visit) timeline(bars []timeBar, due *time.Time) template.HTML {
 	if len(printers) == 0 {
 		return ""
 	}
-	if due != nil && due.After(to) && due.Sub(now) < longestTimeline/7 {
-		to = *due
+	until := to
+	for _, due := range dueDates(v, bars) { // those that follow soon
+		if at := v.dueAt(due.Value); at.Sub(now) < longestTimeline/7 || at.Sub(from) < until.Sub(from)*3/2 {
+			to = later(to, at.Add(time.Hour))
+		}
 	}
 	if to.Sub(from) > longestTimeline {
 		to = from.Add(longestTimeline)
@@ -64,10 +70,12 @@ func (v *visit) timeline(bars []timeBar, due *time.Time) template.HTML {
 		return min(100, max(0, 100*t.Sub(from).Seconds()/to.Sub(from).Seconds()))
 	}
 	var list rows
-	mark := func(t *time.Time, class literal) {
-		if t != nil && !t.Before(from) && !t.After(to) {
-			at := coordinate(percent(*t)) + "%"
-			list.add(`<line class="`+class+`" x1="{}" x2="{}" y2="100%"/>`, at, at)
+	mark := func(t time.Time, class literal, title string) {
+		if !t.Before(from) && !t.After(to) {
+			at := coordinate(percent(t)) + "%"
+			list.add(`<line class="`+class+`" x1="{}" x2="{}" y2="100%">`, at, at)
+			list.some(`<title>{}</title>`, title)
+			list.add(`</line>`)
 		}
 	}
 	list.add(`<div class="timeline wide" aria-hidden="true"><span></span><svg>`)
@@ -79,9 +87,9 @@ func (v *visit) timeline(bars []timeBar, due *time.Time) template.HTML {
 	for _, row := range printers {
 		list.add("\n"+`<b>{}</b><svg>`, row[0].Printer)
 		for _, b := range row {
-			end := to // the end of a run without a print time is not known
+			end, ready := to, now // the end of a run without a print time is not known
 			if b.End != nil {
-				end = *b.End
+				end, ready = *b.End, later(now, *b.End)
 			}
 			if b.Start.After(to) {
 				continue
@@ -91,16 +99,62 @@ func (v *visit) timeline(bars []timeBar, due *time.Time) template.HTML {
 				`<foreignObject width="100%" height="100%"><a tabindex="-1"`, coordinate(x),
 				coordinate(max(1, percent(end)-x)))
 			list.some(` href="/{}"`, b.At)
-			list.add(` title="{}">`, b.name()+" · "+v.Clock(b.Start)+" – "+v.Clock(b.End))
+			title, isLate := b.name()+" · "+v.Clock(b.Start)+" – "+v.Clock(b.End), false
+			for _, due := range dueDates(v, []timeBar{b}) {
+				title += " · " + due.Name
+				isLate = isLate || v.dueAt(due.Value).Before(ready)
+			}
+			list.add(` title="{}">`, title)
 			list.picture(b.Sign)
-			list.add(`{}</a></foreignObject></svg>`, b.name())
+			list.add(`<span`)
+			list.when(isLate, ` class="late"`)
+			list.add(`>{}</span></a></foreignObject></svg>`, b.name())
 		}
-		mark(&now, "now")
-		mark(due, "due")
+		mark(now, "now", "")
+		for _, due := range dueDates(v, row) {
+			mark(*v.dueAt(due.Value), "due", due.Name)
+		}
 		list.add(`</svg>`)
 	}
 	list.add(`</div>`)
 	return list.html()
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// dueAt returns the end of a due date, or nil without one.
+func (v *visit) dueAt(date string) *time.Time {
+	day, err := time.ParseInLocation(time.DateOnly, date, v.zone)
+	if err != nil {
+		return nil
+	}
+	day = day.AddDate(0, 0, 1)
+	return &day
+}
+
+// dueDates returns the due dates of the orders of bars, each with its text and the names of its orders.
+func dueDates(v *visit, bars []timeBar) (dates []option) {
+	known := map[string]bool{} // orders by id
+	for _, b := range bars {
+		for _, o := range b.Orders {
+			if known[o.ID] || v.dueAt(o.DueDate) == nil {
+				continue
+			}
+			known[o.ID] = true
+			i := slices.IndexFunc(dates, func(d option) bool { return d.Value == o.DueDate })
+			if i < 0 {
+				i, dates = len(dates), append(dates, option{o.DueDate, v.t("due %s", v.OnDay(o.DueDate))})
+			}
+			dates[i].Name += " · " + o.name(v)
+		}
+	}
+	return dates
 }
 
 // name returns the pieces and the name of the bar.
@@ -116,7 +170,7 @@ func (q *queue) Timeline(v view) template.HTML {
 	var bars []timeBar
 	for _, r := range q.Runs {
 		bar := timeBar{Printer: r.Printer, Title: r.Title(v), At: "runs/" + r.ID, Sign: r.Thumb() + r.Swatches(),
-			Start: r.Start, End: r.End}
+			Start: r.Start, End: r.End, Orders: r.Orders}
 		if n, err := strconv.Atoi(string(r.firstQuantity())); err == nil && r.Status == "pending" {
 			bar.Pieces, bar.Title = n, r.Items[0].Product
 			bar.Key = r.Items[0].ProductID + string(r.Swatches())
@@ -126,7 +180,7 @@ func (q *queue) Timeline(v view) template.HTML {
 		}
 		bars = append(bars, bar)
 	}
-	return v.timeline(bars, nil)
+	return v.timeline(bars)
 }
 
 // firstQuantity returns the pieces of the run if it prints one product, or "".
@@ -148,12 +202,7 @@ func (p *planPage) Timeline(v view) template.HTML {
 			}
 		}
 		bars = append(bars, timeBar{Printer: r.Printer, Title: r.Product, Pieces: r.Quantity, Sign: sign,
-			Key: r.ProductID, Start: r.Start, End: r.End})
+			Key: r.ProductID, Start: r.Start, End: r.End, Orders: []order{p.Order}})
 	}
-	var due *time.Time
-	if day, err := time.ParseInLocation(time.DateOnly, p.Order.DueDate, v.zone); err == nil {
-		day = day.AddDate(0, 0, 1)
-		due = &day
-	}
-	return v.timeline(bars, due)
+	return v.timeline(bars)
 }

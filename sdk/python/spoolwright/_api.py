@@ -3478,6 +3478,8 @@ class ListedOrder:
     """Its reference."""
     customer: str | None
     """Its customer."""
+    due_date: _dt.date | None
+    """Its due date."""
 
 
 def _ListedOrder(d: Any, etag: str | None = None) -> ListedOrder:
@@ -3486,6 +3488,7 @@ def _ListedOrder(d: Any, etag: str | None = None) -> ListedOrder:
         id=get("id"),
         reference=get("reference"),
         customer=get("customer"),
+        due_date=_core.date(get("due_date")),
     )
 
 
@@ -5085,6 +5088,8 @@ class QueuedRun:
     """What it prints."""
     materials: tuple[ListedSpool, ...]
     """The first eight spools to print from."""
+    orders: tuple[ListedOrder, ...]
+    """Orders that the run prints items of, at most three."""
     steps: tuple[CheckStep, ...]
     """The steps that `getProductionRunCheck` returns for the run."""
 
@@ -5103,6 +5108,7 @@ def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
         expected_end_at=_core.timestamp(get("expected_end_at")),
         items=_core.each(_ListedProduct, get("items")),
         materials=_core.each(_ListedSpool, get("materials")),
+        orders=_core.each(_ListedOrder, get("orders")),
         steps=_core.each(_CheckStep, get("steps")),
     )
 

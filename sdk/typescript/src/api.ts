@@ -2053,6 +2053,8 @@ export interface ListedOrder {
   readonly reference: string | null;
   /** Its customer. */
   readonly customer: string | null;
+  /** Its due date. */
+  readonly due_date: string | null;
 }
 
 /** The type `RunPrint` of the API. */
@@ -2971,6 +2973,8 @@ export interface QueuedRun<D = number> {
   readonly items: readonly ListedProduct[];
   /** The first eight spools to print from. */
   readonly materials: readonly ListedSpool[];
+  /** Orders that the run prints items of, at most three. */
+  readonly orders: readonly ListedOrder[];
   /** The steps that `getProductionRunCheck` returns for the run. */
   readonly steps: readonly CheckStep[];
 }
