@@ -33,8 +33,9 @@ type todayPage struct {
 	Steps *firstSteps // nil if the farm or the visitor needs none
 }
 
-// shownToday is the maximum number of rows of a part of the page.
-const shownToday = 8
+// shownToday is the maximum number of rows of a part of the page, and longestPrinter the maximum length of the name of
+// a printer in a sentence, so that it takes at most two lines.
+const shownToday, longestPrinter = 8, 40
 
 // Rows returns the HTML of rows of runs. If do is not nil, each row has the button for the work.
 func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
@@ -184,6 +185,7 @@ func (v *visit) today(status int, place *form) error {
 		if one.Needs {
 			p.Needs = append(p.Needs, &p.Printers.Items[i])
 		}
+		one.Printer = value.Shorten(one.Printer, longestPrinter)
 		switch {
 		case one.Status != "available":
 			p.Away = append(p.Away, one)

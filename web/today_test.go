@@ -185,3 +185,11 @@ func TestReadyToPack(t *testing.T) {
 }
 
 func first(order, _ string) string { return order }
+
+// A long name of a printer is shortened where it stands in a sentence.
+func TestLongPrinterName(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	c.Post(t, "/api/v1/printers", j{"name": strings.Repeat("x", 100)}).Want(201)
+	signIn(t, c).get(t, "/").shows(t, "Free: "+strings.Repeat("x", 40)+"…")
+}
