@@ -114,7 +114,7 @@ func TestNamesOfButtons(t *testing.T) {
 		t.Error("the button that moves a run does not name the run")
 	}
 	b.get(t, "/printers/"+printer).shows(t, "Load into slot 1", "Load into slot 2")
-	if page := b.get(t, "/reports"); strings.Count(page.text, `<label>`) < 2 ||
+	if page := b.get(t, "/reports"); strings.Count(page.text, `<label class="pick">`) < 3 ||
 		!strings.Contains(page.words(), "From To Show") {
 		t.Errorf("the dates of a report have no visible labels: %s", page.words())
 	}
