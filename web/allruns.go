@@ -53,8 +53,9 @@ func showAllRuns(v *visit) error {
 	p := &allRuns{Form: v.asked()}
 	var query url.Values
 	p.listing, query = v.listing("/runs/all", runNoun, slices.Clone(runFilters),
-		[]listOrder{{"", "Newest first", "created_at", "desc"}}, column{label: "Run"}, column{label: "State", by: "status"},
-		column{label: "Filament", class: "amount wide"}, column{label: "Time|a duration", class: "amount wide"},
+		[]listOrder{{"", "Newest first", "created_at", "desc"}}, column{label: "Run"},
+		column{label: "State", by: "status"}, column{label: "Filament", class: "amount wide"},
+		column{label: "Time|a duration", class: "amount wide"},
 		column{label: "When", class: "amount"})
 	if p.Form.failed != nil {
 		return p.Form.failed

@@ -64,8 +64,8 @@ type listOrder struct {
 	by, direction string
 }
 
-// column is a column of the table of a list: the label, the HTML class and a note of its head, and the field of the API's
-// list by which a click on the head sorts. The first click sorts in falling order if falls is true.
+// column is a column of the table of a list: the label, the HTML class and a note of its head, and the field of the
+// API's list by which a click on the head sorts. The first click sorts in falling order if falls is true.
 type column struct {
 	label language.Text
 	class string
@@ -131,8 +131,8 @@ func (l *listing) chosenOrder(name string) listOrder {
 	return l.orders[0]
 }
 
-// orderBy returns the order by a field: one of the orders of the list, or else one whose name is the field, with a minus
-// for the falling order.
+// orderBy returns the order by a field: one of the orders of the list, or else one whose name is the field, with a
+// minus for the falling order.
 func (l *listing) orderBy(by, direction string) listOrder {
 	for _, o := range l.orders {
 		if o.by == by && o.direction == direction {

@@ -142,8 +142,8 @@ func TestSortByHead(t *testing.T) {
 	}
 }
 
-// The box for all spools of a list chooses those that the filters select, also on other pages. All are changed, or none,
-// and the change is taken back from the notice. The page says when there are too many.
+// The box for all spools of a list chooses those that the filters select, also on other pages. All are changed, or
+// none, and the change is taken back from the notice. The page says when there are too many.
 func TestChooseAllOfList(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t, testkit.Options{}).Operator(t)
@@ -155,7 +155,8 @@ func TestChooseAllOfList(t *testing.T) {
 	}
 	are := func(location string, count int) {
 		t.Helper()
-		c.Get(t, "/api/v1/spools?archived=any&limit=1&location="+location).Shows(map[string]string{"total": strconv.Itoa(count)})
+		c.Get(t, "/api/v1/spools?archived=any&limit=1&location="+location).
+			Shows(map[string]string{"total": strconv.Itoa(count)})
 	}
 	for range 2 {
 		batch(100, "A")

@@ -349,7 +349,8 @@ func (v *visit) changeChosen(l *spoolList, query url.Values, changes map[string]
 	if err != nil {
 		return err
 	}
-	ok, err := v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": l.ids(chosen), "changes": changes}, &done)
+	ok, err := v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": l.ids(chosen), "changes": changes},
+		&done)
 	n := &notice{Text: v.t("Changed %s of %s chosen spools.", v.Count(done.Changed), v.Count(done.Matched))}
 	if packed := packNumbers(numbers); packed != "" && back != "" && done.Changed == len(numbers) {
 		n.Undo = &undo{v.t("Undo"), "/spools/back" + l.Query(), url.Values{"numbers": {packed}, "changes": {back},
@@ -392,9 +393,10 @@ func (v *visit) chosenSpools(l *spoolList, query url.Values) (chosen []map[strin
 		return chosen, nil
 	}
 	all := maps.Clone(query)
-	for name, value := range map[string]string{"skip": "0", "limit": "100", "sort_by": "created_at", "sort_order": "desc"} {
-		all.Set(name, value)
-	}
+	all.Del("skip")
+	all.Set("limit", "100")
+	all.Set("sort_by", "created_at")
+	all.Set("sort_order", "desc")
 	for more := true; more && len(chosen) <= value.MaxSeveral; {
 		page.Items, page.Next = nil, ""
 		if err := v.fetch(read{path: "/api/v1/spools", query: all, into: &page}); err != nil {
@@ -455,8 +457,8 @@ func before(spools []map[string]json.RawMessage, changes map[string]any) (back s
 }
 
 // packNumbers returns numbers of spools as a short text, because a notice has little space: the smallest one, and a
-// number whose bits are the distances from it. It returns "" if the notice has no space for it. unpackNumbers returns the
-// numbers of the text.
+// number whose bits are the distances from it. It returns "" if the notice has no space for it. unpackNumbers returns
+// the numbers of the text.
 func packNumbers(numbers []int) string {
 	if len(numbers) == 0 || slices.Max(numbers)-slices.Min(numbers) > 8*maxNotice {
 		return ""

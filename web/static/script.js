@@ -7,8 +7,8 @@ const texts = document.body.dataset;
 // The name of a field, which a picker with a choice has only here.
 const nameOf = (e) => e.name || e.dataset.field;
 
-// Filters apply while they are changed: a choice at once, a text in the field of a search after a pause, other texts when
-// the field is left, a day when it is typed. The field with the focus keeps it.
+// Filters apply while they are changed: a choice at once, a text in the field of a search after a pause, other texts
+// when the field is left, a day when it is typed. The field with the focus keeps it.
 const field = sessionStorage.getItem("field");
 sessionStorage.removeItem("field");
 for (const form of document.querySelectorAll("form[data-filter]")) {
