@@ -35,140 +35,141 @@ declare
 	found record;
 	back bigint; -- the pieces of found that are undone
 	unknown bigint; -- the pieces of found without a known cost; they are undone first
+	entry piece_entries;
 begin
+	entry.product_id := counted.product_id;
+	entry.kind := 'counted';
+	entry.happened_at := counted.created_at;
+	entry.at_count := counted.id;
+	entry.balances := p_balances;
 	select sum(e.pieces) as pieces, sum(e.unvalued) as unvalued, sum(e.value) as value into found
 	from piece_entries e where e.id = counted.id or e.at_count = counted.id;
 	back := case when sign(found.pieces) = -sign(p_pieces) then least(abs(found.pieces), abs(p_pieces)) else 0 end;
 	if back > 0 then
 		unknown := greatest(0, least(abs(found.pieces), found.unvalued * sign(found.pieces)));
-		perform move_pieces(counted.product_id, 'counted', back * sign(p_pieces)::int,
-			round(-found.value * (back - least(unknown, back)) / nullif(abs(found.pieces) - unknown, 0), 6),
-			p_priced => true, p_unvalued => least(unknown, back), p_at => counted.created_at, p_count => counted.id,
-			p_balances => p_balances);
+		entry.pieces := back * sign(p_pieces)::int;
+		entry.unvalued := least(unknown, back) * sign(p_pieces)::int;
+		entry.cost := round(-found.value * (back - least(unknown, back)) / nullif(abs(found.pieces) - unknown, 0), 6);
+		perform move_pieces(entry);
 	end if;
-	back := p_pieces - back * sign(p_pieces)::int;
-	if back <> 0 then
-		perform move_pieces(counted.product_id, 'counted', back, case when back > 0 then (
-				select round((s.value - p_cost) * back / (greatest(s.on_hand, 0) - s.unvalued - p_valued), 6)
-				from product_pieces s
-				where s.product_id = counted.product_id and greatest(s.on_hand, 0) - s.unvalued > p_valued
-					and s.value >= p_cost) end, p_at => counted.created_at,
-			p_count => counted.id, p_balances => p_balances);
+	entry.pieces := p_pieces - back * sign(p_pieces)::int;
+	if entry.pieces <> 0 then
+		entry.unvalued := null;
+		entry.cost := case when entry.pieces > 0 then (
+			select round((s.value - p_cost) * entry.pieces / (greatest(s.on_hand, 0) - s.unvalued - p_valued), 6)
+			from product_pieces s
+			where s.product_id = counted.product_id and greatest(s.on_hand, 0) - s.unvalued > p_valued
+				and s.value >= p_cost) end;
+		perform move_pieces(entry);
 	end if;
 end $$;
 
--- Adds an entry to the ledger of a product's pieces, and changes its stock. No other code changes the stock.
+-- Adds the entry wanted to the ledger of a product's pieces, changes the product's stock, and returns the entry. No
+-- other code changes the stock.
 --
--- p_at is the time of the change, if it is not now. If the product was counted after p_at, the count already includes
--- the change, and the stock stays as it is: balance_pieces balances the change at the first such count. An entry that
--- balances another one has p_balances, the balanced entry, and p_count, the count.
+-- Callers set product_id, kind and pieces. They may set id, cost, unvalued, shortfall, reason, happened_at, at_count,
+-- balances, and the cause: run_id, run_item_id, order_id, order_item_id, assembly_id and reverses. Other fields have
+-- no effect.
 --
--- A positive p_pieces adds pieces to the stock; a negative one takes them out. Pieces taken out beyond those in stock
--- are the entry's shortfall. There is no shortfall, and the stock can become negative, for entries of kind used, for
--- pieces scrapped right after an order returned them, and for changes that a count includes. p_shortfall is the number
+-- happened_at is the time of the change, if it is not now. If the product was counted after it, the count already
+-- includes the change, and the stock stays as it is: balance_pieces balances the change at the first such count. An
+-- entry that balances another one has balances, the balanced entry, and at_count, the count.
+--
+-- Positive pieces come into stock; negative ones leave it. Pieces taken out beyond those in stock are the entry's
+-- shortfall. There is no shortfall, and the stock can become negative, for entries of kind used, for pieces scrapped
+-- right after an order returned them, and for changes that a count includes. A negative wanted.shortfall is the number
 -- of pieces of an earlier shortfall that come back: they were not in stock, and do not come into stock.
 --
--- p_cost is the cost of the pieces, or null if it is unknown. p_unvalued is the number of incoming pieces without a
--- known cost; p_cost is then the cost of the others. By default, p_unvalued is all pieces if p_cost is null, and
--- otherwise none. If the stock is negative, incoming pieces without a known cost fill the gap first. If only a part of
--- the pieces that p_cost covers comes in, p_of is the number of all of them.
+-- wanted.unvalued is the number of the pieces without a known cost, negative if they leave; wanted.cost is the cost of
+-- the others, and also negative if they leave. Without wanted.cost, no piece that comes has a known cost. If the stock
+-- is negative, pieces without a known cost fill the gap first. If only a part of the pieces that wanted.cost covers
+-- comes in, p_of is the number of all of them.
 --
--- Without p_priced, outgoing pieces have the cost that they have in stock: pieces without a known cost go first, and
--- then the others at their average cost. p_valued of the outgoing pieces have a known cost, as far as the stock has
--- such pieces. With p_priced, the outgoing pieces have the cost p_cost, and p_unvalued of them have no known cost. An
--- entry without pieces and with p_priced changes the cost of p_of pieces: the value changes for those that may still
+-- Without wanted.cost, pieces that leave have the cost that they have in stock: pieces without a known cost go first,
+-- and then the others at their average cost. p_valued of them have a known cost, as far as the stock has such pieces.
+--
+-- An entry without pieces and with p_left changes the cost of p_of pieces: the value changes for those that may still
 -- be in stock, at most p_left.
 --
 -- The value of the entry is the change of the value of the stock. It differs from the cost if the stock does not have
 -- the pieces, or has them at another cost: the value of the stock is never negative, and an empty stock has no value.
-create or replace function move_pieces(p_product uuid, p_kind text, p_pieces bigint, p_cost numeric default null,
-	p_priced boolean default false, p_run uuid default null, p_item uuid default null, p_order uuid default null,
-	p_order_item uuid default null, p_assembly uuid default null, p_reverses uuid default null,
-	p_reason text default null, p_shortfall bigint default 0, p_id uuid default null,
-	p_of bigint default 0, p_left bigint default null, p_unvalued bigint default null, p_valued bigint default 0,
-	p_at timestamptz default null, p_count uuid default null, p_balances uuid default null)
-returns piece_entries language plpgsql as $$
+create or replace function move_pieces(wanted piece_entries, p_valued bigint default 0, p_of bigint default 0,
+	p_left bigint default null) returns piece_entries language plpgsql as $$
 declare
 	stock product_pieces;
 	entry piece_entries;
+	known bigint; -- the wanted pieces that wanted.cost covers, negative if they leave
 	had bigint; -- the pieces in stock before
 	valued bigint; -- the pieces of had with a known cost
-	gone bigint := 0; -- the pieces that leave the stock
-	unknown bigint := 0; -- the pieces without a known cost among those that leave or come
+	gone bigint; -- the pieces that leave the stock
+	unknown bigint; -- the pieces without a known cost among those that leave or come
 	more bigint; -- the pieces that the entry adds to the stock
 	after bigint;
 	counted piece_entries; -- the count that includes the change
 begin
-	perform lock_pieces(array[p_product]);
-	if p_balances is null then
-		select * into counted from count_after(p_product, p_at);
+	perform lock_pieces(array[wanted.product_id]);
+	if wanted.balances is null then
+		select * into counted from count_after(wanted.product_id, wanted.happened_at);
 	end if;
-	if counted.id is not null and p_pieces < 0 then -- first, so that the pieces are there
-		p_id := coalesce(p_id, uuid_v7());
-		perform balance_pieces(counted, p_id, -p_pieces,
-			case when p_priced and p_cost is not null then -p_pieces - coalesce(p_unvalued, 0) else 0 end,
-			case when p_priced then coalesce(-p_cost, 0) else 0 end);
+	wanted.id := coalesce(wanted.id, uuid_v7());
+	known := case when wanted.cost is null then 0 else wanted.pieces - coalesce(wanted.unvalued, 0) end;
+	if counted.id is not null and wanted.pieces < 0 then -- first, so that the pieces are there
+		perform balance_pieces(counted, wanted.id, -wanted.pieces, -known, coalesce(-wanted.cost, 0));
 	end if;
-	select * into stock from product_pieces p where p.product_id = p_product;
+	select * into stock from product_pieces p where p.product_id = wanted.product_id;
 	had := greatest(stock.on_hand, 0);
 	valued := had - stock.unvalued;
+	entry := wanted;
 	entry.value := stock.value;
 	entry.unvalued := stock.unvalued;
-	entry.pieces := p_pieces;
-	entry.shortfall := -p_shortfall;
-	entry.cost := p_cost;
-	if p_pieces < 0 then
-		gone := least(-p_pieces, had);
-		if p_kind <> 'used' and (p_kind <> 'scrapped' or p_order_item is null) and counted.id is null
-				and p_count is null then
+	entry.shortfall := coalesce(wanted.shortfall, 0);
+	if wanted.unvalued <> 0 then
+		entry.cost := null;
+	end if;
+	if wanted.pieces < 0 then
+		gone := least(-wanted.pieces, had);
+		if wanted.kind <> 'used' and (wanted.kind <> 'scrapped' or wanted.order_item_id is null) and counted.id is null
+				and wanted.at_count is null then
 			entry.pieces := -gone;
-			entry.shortfall := -p_pieces - gone - p_shortfall;
+			entry.shortfall := entry.shortfall - wanted.pieces - gone;
 		end if;
 		unknown := least(stock.unvalued, gone, greatest(gone - valued, 0, case
-			when p_priced and p_cost is not null then coalesce(p_unvalued, 0)
-			else gone - least(p_valued, valued) end));
-		if p_unvalued > 0 then
-			entry.cost := null;
-		elsif not p_priced then
-			entry.cost := case when unknown = 0 and gone = -entry.pieces
-				then -coalesce(round(stock.value * gone / nullif(valued, 0), 6), 0) end;
+			when wanted.cost is null then gone - p_valued else coalesce(-wanted.unvalued, 0) end));
+		if wanted.cost is null and coalesce(wanted.unvalued, 0) = 0 and unknown = 0 and gone = -entry.pieces then
+			entry.cost := -coalesce(round(stock.value * gone / nullif(valued, 0), 6), 0);
 		end if;
 		stock.value := greatest(stock.value - case
 			when gone - unknown = valued then stock.value -- exactly
-			when p_priced and p_cost is not null then
-				coalesce(round(-p_cost * (gone - unknown) / nullif(-p_pieces - coalesce(p_unvalued, 0), 0), 6), 0)
-			else coalesce(round(stock.value * (gone - unknown) / nullif(valued, 0), 6), 0) end, 0);
+			when wanted.cost is null then coalesce(round(stock.value * (gone - unknown) / nullif(valued, 0), 6), 0)
+			else coalesce(round(wanted.cost * (gone - unknown) / nullif(known, 0), 6), 0) end, 0);
 		stock.unvalued := stock.unvalued - unknown;
-	elsif p_pieces > 0 then
-		more := greatest(stock.on_hand + p_pieces, 0) - had;
-		-- Pieces without a known cost fill a negative stock first.
-		unknown := least(more, greatest(0, more - p_pieces
-			+ coalesce(p_unvalued, case when p_cost is null then p_pieces else 0 end)));
+	elsif wanted.pieces > 0 then
+		more := greatest(stock.on_hand + wanted.pieces, 0) - had;
+		unknown := greatest(more - known, 0); -- these fill a negative stock first
 		stock.unvalued := stock.unvalued + unknown;
-		if p_cost is not null and more > unknown then
-			stock.value := greatest(stock.value
-				+ round(p_cost * (more - unknown) / (greatest(p_pieces, p_of) - coalesce(p_unvalued, 0)), 6), 0);
+		if more > unknown then
+			stock.value := greatest(stock.value + round(wanted.cost * (more - unknown) / greatest(known, p_of), 6), 0);
 		end if;
-		entry.cost := case when coalesce(p_unvalued, 0) = 0 then p_cost end;
-	elsif p_priced and p_cost is not null and p_of > 0 then
-		stock.value := greatest(stock.value + round(p_cost * least(valued, coalesce(p_left, p_of), p_of) / p_of, 6), 0);
+	elsif p_left is not null then
+		stock.value := greatest(stock.value + round(wanted.cost * least(valued, p_left, p_of) / p_of, 6), 0);
 	end if;
 	after := stock.on_hand + entry.pieces;
 	if abs(after) > 1000000000 or stock.value > 999999999 then
 		raise exception 'too many pieces, or too large a value' using errcode = 'numeric_value_out_of_range';
 	end if;
 	update product_pieces p set on_hand = after, value = stock.value, unvalued = stock.unvalued
-	where p.product_id = p_product;
+	where p.product_id = wanted.product_id;
 
 	insert into piece_entries (id, product_id, kind, pieces, shortfall, on_hand, cost, value, unvalued, stock_value,
 		stock_unvalued, run_id, run_item_id, order_id, order_item_id, assembly_id, reverses, reason, happened_at, at_count,
 		balances)
-	values (coalesce(p_id, uuid_v7()), p_product, p_kind, entry.pieces, entry.shortfall, after,
+	values (entry.id, entry.product_id, entry.kind, entry.pieces, entry.shortfall, after,
 		case when abs(entry.cost) <= 999999999 then entry.cost end, stock.value - entry.value,
-		stock.unvalued - entry.unvalued, stock.value, stock.unvalued, p_run, p_item, p_order,
-		p_order_item, p_assembly, p_reverses, p_reason, p_at, p_count, p_balances)
+		stock.unvalued - entry.unvalued, stock.value, stock.unvalued, entry.run_id, entry.run_item_id, entry.order_id,
+		entry.order_item_id, entry.assembly_id, entry.reverses, entry.reason, entry.happened_at, entry.at_count,
+		entry.balances)
 	returning * into entry;
-	if counted.id is not null and p_pieces > 0 then
+	if counted.id is not null and wanted.pieces > 0 then
 		perform balance_pieces(counted, entry.id, -entry.pieces);
 	end if;
 	return entry;
@@ -194,7 +195,7 @@ begin
 	);
 end $$;
 
--- Returns value as the argument p_cost of move_pieces, or null if all pieces are unvalued.
+-- Returns value as the cost of an entry for move_pieces, or null if all pieces are unvalued.
 create or replace function value_of(pieces bigint, unvalued bigint, value numeric) returns numeric
 language sql immutable as $$
 	select case when pieces = 0 or unvalued <> pieces then value end
@@ -202,13 +203,21 @@ $$;
 
 -- Reverses an entry of the ledger by an entry with the opposite pieces and the opposite value. The product must be
 -- locked.
-create or replace function reverse_pieces(first piece_entries, p_reason text) returns void language sql as $$
-	select move_pieces(first.product_id, first.kind, -first.pieces,
-		value_of(-first.pieces, -first.unvalued, -first.value), p_priced => true, p_order => first.order_id,
-		p_order_item => first.order_item_id, p_assembly => first.assembly_id, p_reverses => first.id,
-		p_reason => p_reason, p_shortfall => first.shortfall, p_unvalued => abs(first.unvalued),
-		p_at => coalesce(first.happened_at, first.created_at), p_count => first.at_count)
-$$;
+create or replace function reverse_pieces(first piece_entries, p_reason text) returns void language plpgsql as $$
+declare
+	entry piece_entries := first;
+begin
+	entry.id := null;
+	entry.pieces := -first.pieces;
+	entry.shortfall := -first.shortfall;
+	entry.cost := value_of(first.pieces, first.unvalued, -first.value);
+	entry.unvalued := -first.unvalued;
+	entry.reverses := first.id;
+	entry.balances := null;
+	entry.reason := p_reason;
+	entry.happened_at := coalesce(first.happened_at, first.created_at);
+	perform move_pieces(entry);
+end $$;
 
 -- Returns the cost of pieces at the average cost of the pieces in stock, or null if no piece in stock has a known
 -- cost. The product must be locked.
@@ -274,6 +283,7 @@ language plpgsql as $$
 declare
 	n bigint;
 	missing text;
+	entry piece_entries;
 begin
 	perform lock_pieces(array[p_product]);
 	select coalesce(p_pieces, p_counted - p.on_hand) into n from product_pieces p where p.product_id = p_product;
@@ -281,8 +291,13 @@ begin
 		missing := missing_pieces(array[p_product], array[-n]);
 	end if;
 	if missing is null then
-		perform move_pieces(p_product, p_kind, n, case when n > 0 then average_cost(p_product, n) end,
-			p_reason => p_reason, p_id => p_id);
+		entry.id := p_id;
+		entry.product_id := p_product;
+		entry.kind := p_kind;
+		entry.pieces := n;
+		entry.cost := case when n > 0 then average_cost(p_product, n) end;
+		entry.reason := p_reason;
+		perform move_pieces(entry);
 	end if;
 	return missing;
 end $$;
@@ -352,9 +367,9 @@ create or replace function assemble_pieces(p_assembly uuid, p_product uuid, p_pi
 declare
 	part record;
 	entry piece_entries;
+	moved piece_entries; -- an entry that took pieces out of stock
 	cost numeric;
 	spread numeric := 0; -- the cost given to the parts so far
-	share numeric;
 	ids uuid[];
 	counts bigint[];
 begin
@@ -370,34 +385,45 @@ begin
 	from products p
 	join tenants t on t.tenant_id = p.tenant_id
 	where p.id = p_product;
+	entry.kind := case when p_apart then 'disassembled' else 'assembled' end;
+	entry.assembly_id := p_assembly;
+	entry.order_id := p_order;
+	entry.order_item_id := p_order_item;
+	entry.reason := p_reason;
 	if p_apart then
-		entry := move_pieces(p_product, 'disassembled', -p_pieces, p_assembly => p_assembly, p_reason => p_reason);
-		cost := -entry.value;
+		entry.product_id := p_product;
+		entry.pieces := -p_pieces;
+		moved := move_pieces(entry);
+		cost := -moved.value;
 	end if;
 	for part in
 		select n.id, n.pieces, n.unvalued, coalesce(sum(n.weight) over (order by n.id) / nullif(sum(n.weight) over (), 0),
 			sum(n.pieces) over (order by n.id) / sum(n.pieces) over ()) as until
 		from (
-			select u.id, u.pieces, case when p_apart then u.pieces * -entry.unvalued / p_pieces else 0 end as unvalued,
+			select u.id, u.pieces, case when p_apart then u.pieces * -moved.unvalued / p_pieces else 0 end as unvalued,
 				coalesce(average_cost(u.id, 1), p.total_cost) * u.pieces as weight
 			from unnest(ids, counts) u (id, pieces) join products p on p.id = u.id
 		) n
 		order by n.id
 	loop
+		entry.product_id := part.id;
 		if p_apart then
-			share := round(cost * part.until, 6) - spread;
-			spread := spread + share;
-			perform move_pieces(part.id, 'disassembled', part.pieces, value_of(part.pieces, part.unvalued, share),
-				p_assembly => p_assembly, p_reason => p_reason, p_unvalued => part.unvalued);
+			entry.pieces := part.pieces;
+			entry.unvalued := part.unvalued;
+			entry.cost := round(cost * part.until, 6) - spread;
+			spread := spread + entry.cost;
+			perform move_pieces(entry);
 		else
-			entry := move_pieces(part.id, 'assembled', -part.pieces, p_assembly => p_assembly, p_reason => p_reason,
-				p_order => p_order, p_order_item => p_order_item);
-			cost := cost - entry.cost;
+			entry.pieces := -part.pieces;
+			moved := move_pieces(entry);
+			cost := cost - moved.cost;
 		end if;
 	end loop;
 	if not p_apart then
-		perform move_pieces(p_product, 'assembled', p_pieces, cost, p_assembly => p_assembly, p_reason => p_reason,
-			p_order => p_order, p_order_item => p_order_item);
+		entry.product_id := p_product;
+		entry.pieces := p_pieces;
+		entry.cost := cost;
+		perform move_pieces(entry);
 	end if;
 end $$;
 

@@ -250,8 +250,14 @@ begin
 			if not exists (select from count_after(item.product_id, at)) then
 				perform assemble_for_delivery(item.product_id, item.n, p_assemble, p_order, item.id);
 			end if;
-			entry := move_pieces(item.product_id, 'delivered', -item.n, p_order => p_order, p_order_item => item.id,
-				p_valued => known_cost_pieces(item.id, item.target), p_at => at);
+			entry := null;
+			entry.product_id := item.product_id;
+			entry.kind := 'delivered';
+			entry.pieces := -item.n;
+			entry.order_id := p_order;
+			entry.order_item_id := item.id;
+			entry.happened_at := at;
+			entry := move_pieces(entry, p_valued => known_cost_pieces(item.id, item.target));
 			if entry.shortfall > 0 then
 				short := short || jsonb_build_object('order_item_id', item.id, 'product_id', item.product_id,
 					'product_name', item.name, 'pieces', entry.shortfall);
@@ -265,7 +271,7 @@ begin
 end $$;
 
 -- Returns delivered pieces of an item of an order to the stock, at the average cost of all delivered pieces of the
--- item. Pieces without a known cost come back first. p_at is that of move_pieces.
+-- item. Pieces without a known cost come back first. p_at is happened_at of the entry; see move_pieces.
 create or replace function take_piece_back(p_item uuid, p_pieces bigint, p_reason text, p_at timestamptz default null)
 returns piece_entries language plpgsql as $$
 declare
@@ -273,6 +279,7 @@ declare
 	cost numeric; -- of the delivered pieces with a known cost
 	unknown bigint; -- the others
 	known bigint;
+	entry piece_entries;
 begin
 	select * into item from order_items i where i.id = p_item;
 	select -coalesce(sum(e.value), 0), coalesce(sum(e.shortfall - e.unvalued), 0),
@@ -281,9 +288,16 @@ begin
 	from piece_entries e
 	where e.order_id = item.order_id and e.order_item_id = p_item and e.kind in ('delivered', 'returned');
 	unknown := case when known > 0 then least(p_pieces, greatest(unknown, p_pieces - known, 0)) else p_pieces end;
-	return move_pieces(item.product_id, 'returned', p_pieces,
-		case when unknown < p_pieces then round(cost * (p_pieces - unknown) / known, 6) end, p_order => item.order_id,
-		p_order_item => p_item, p_reason => p_reason, p_unvalued => unknown, p_at => p_at);
+	entry.product_id := item.product_id;
+	entry.kind := 'returned';
+	entry.pieces := p_pieces;
+	entry.cost := round(cost * (p_pieces - unknown) / nullif(known, 0), 6);
+	entry.unvalued := unknown;
+	entry.order_id := item.order_id;
+	entry.order_item_id := p_item;
+	entry.reason := p_reason;
+	entry.happened_at := p_at;
+	return move_pieces(entry);
 end $$;
 
 -- Locks an order against concurrent deliveries.
@@ -356,9 +370,12 @@ begin
 	loop
 		entry := take_piece_back(item.id, item.quantity, p_reason);
 		if not item.to_stock then
-			perform move_pieces(item.product_id, 'scrapped', -item.quantity, value_of(-entry.pieces, -entry.unvalued,
-				-entry.value), p_priced => true, p_order => p_order, p_order_item => item.id, p_reason => p_reason,
-				p_unvalued => entry.unvalued);
+			entry.id := null;
+			entry.kind := 'scrapped';
+			entry.cost := value_of(entry.pieces, entry.unvalued, -entry.value);
+			entry.pieces := -entry.pieces;
+			entry.unvalued := -entry.unvalued;
+			perform move_pieces(entry);
 		end if;
 		perform set_delivered(item.id, i.delivered - item.quantity) from order_items i where i.id = item.id;
 	end loop;

@@ -23,7 +23,7 @@ declare
 	part record;
 	change numeric; -- of the cost of the good pieces; null if unknown
 	back bigint; -- pieces that come back, but were not in stock, or had no known cost, when they went out
-	order_item order_items; -- the item of an order that the item of the run prints
+	entry piece_entries;
 begin
 	if not exists (
 		select from run_items i join production_runs r on r.id = i.run_id where i.run_id = run and r.status = 'completed')
@@ -91,8 +91,12 @@ begin
 	loop
 		continue when item.good = item.had
 			and (item.good = 0 or (item.cost is null or item.had_cost is null) and item.takes = item.used);
+		entry := null;
+		entry.run_id := run;
+		entry.run_item_id := item.id;
+		entry.happened_at := item.at;
 		-- The newest entry of a removed item names the item of the order that it printed.
-		select i.* into order_item
+		select i.order_id, i.id into entry.order_id, entry.order_item_id
 		from order_items i
 		where i.id = case when exists (select from run_items x where x.id = item.id)
 			then (select x.order_item_id from run_items x where x.id = item.id)
@@ -126,10 +130,12 @@ begin
 				end if;
 				-- Components come back at the cost at which they went out, and those without a known cost come back first.
 				back := case when part.pieces < part.had then least(part.had - part.pieces, part.had - part.valued) end;
-				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint,
-					round(part.value * (part.had - part.pieces - back) / nullif(part.valued, 0), 6),
-					p_run => run, p_item => item.id, p_order => order_item.order_id, p_order_item => order_item.id,
-					p_unvalued => back, p_at => item.at);
+				entry.product_id := part.id;
+				entry.kind := 'used';
+				entry.pieces := part.had - part.pieces;
+				entry.unvalued := back;
+				entry.cost := round(part.value * (part.had - part.pieces - back) / nullif(part.valued, 0), 6);
+				perform move_pieces(entry);
 			end if;
 		end loop;
 		change := case when item.good = 0 then 0 else item.cost end - item.had_cost;
@@ -143,12 +149,16 @@ begin
 		select greatest(least(coalesce(sum(e.shortfall), 0), item.good - item.had), 0) into back
 		from piece_entries e
 		where e.run_id = run and e.product_id = item.product_id and e.kind in ('produced', 'corrected');
-		perform move_pieces(item.product_id, case when item.known then 'corrected' else 'produced' end,
-			item.good - item.had - back, change, change is not null and item.good <= item.had, p_run => run,
-			p_item => item.id, p_order => order_item.order_id, p_order_item => order_item.id, p_shortfall => back,
+		entry.product_id := item.product_id;
+		entry.kind := case when item.known then 'corrected' else 'produced' end;
+		entry.pieces := item.good - item.had - back;
+		entry.shortfall := -back;
+		entry.cost := change;
+		entry.unvalued := null;
+		perform move_pieces(entry,
 			p_of => case when item.good > item.had then item.good - item.had else item.good end,
-			p_left => item.good - coalesce((
+			p_left => case when item.good = item.had then item.good - coalesce((
 				select o.delivered from run_items i cross join lateral order_item_own(i.order_item_id) o
-				where i.id = item.id and o.item = item.id), 0), p_at => item.at);
+				where i.id = item.id and o.item = item.id), 0) end);
 	end loop;
 end $$;
