@@ -1,12 +1,10 @@
 package blackbox_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,9 +84,7 @@ func createSampleData(t *testing.T, c *process, token string) {
 	for _, spool := range spools {
 		path := fmt.Sprintf("/api/v1/spools/%v/deduct", spool.(map[string]any)["id"])
 		deduction := map[string]any{"weight_grams": 0.000001, "reason": "Grüße, 株式会社"}
-		if status, answer := c.call(t, token, "POST", path, deduction); status != 200 {
-			t.Fatalf("POST %s: %d %v", path, status, answer)
-		}
+		c.create(t, token, path, deduction)
 	}
 	deleted := false
 	for _, spool := range spools { // a spool of a planned run cannot be deleted
@@ -111,17 +107,9 @@ func readAll(t *testing.T, c *process, token string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	get := func(path string) string {
-		r, err := http.NewRequest("GET", c.url+path, nil)
-		check(t, err)
-		r.Header.Set("Authorization", "Bearer "+token)
-		response, err := c.client.Do(r)
-		check(t, err)
-		defer response.Body.Close()
-		var b bytes.Buffer
-		_, err = b.ReadFrom(response.Body)
-		check(t, err)
-		all[path] = fmt.Sprint(response.StatusCode, " ", later.ReplaceAllString(b.String(), ""))
-		return b.String()
+		a := c.must(t, "GET", path, bearer(token), nil)
+		all[path] = fmt.Sprint(a.status, " ", later.ReplaceAllString(string(a.body), ""))
+		return string(a.body)
 	}
 	get("/api/v1/auth/me")
 	for _, resource := range []string{"spools", "products", "production-runs", "orders"} {

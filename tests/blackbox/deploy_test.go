@@ -661,19 +661,13 @@ func testNginx(t *testing.T, p program) {
 		}
 		email := fmt.Sprintf("user%d@farm.example", n)
 		p.addUser(t, env, "farm", email, "operator")
-		credentials := map[string]string{"email": email, "password": testPassword}
-		status, tokens := proxy.call(t, "", "POST", "/api/v1/auth/login", credentials)
-		if status != 200 {
-			t.Fatalf("login: %d %v", status, tokens)
-		}
+		tokens := proxy.tokens(t, email, testPassword)
 		var user string
 		for range 3 { // each time with another access token
 			me := proxy.get(t, tokens["access_token"].(string), "/api/v1/auth/me")
 			user = me["id"].(string)
 			refresh := map[string]any{"refresh_token": tokens["refresh_token"]}
-			if status, tokens = proxy.call(t, "", "POST", "/api/v1/auth/refresh", refresh); status != 200 {
-				t.Fatalf("refresh: %d %v", status, tokens)
-			}
+			tokens = proxy.create(t, "", "/api/v1/auth/refresh", refresh)
 		}
 		token = tokens["access_token"].(string)
 		var counts [2]int
@@ -699,13 +693,9 @@ func testNginx(t *testing.T, p program) {
 	} {
 		requestID := func(n int) string { return fmt.Sprintf("%s-%d.", name, n) }
 		for n := range 3 * 20 {
-			r, err := http.NewRequest("GET", proxy.url+"/api/v1/spools", nil)
-			check(t, err)
-			r.Header.Set(header(n / 3))
-			r.Header.Set("X-Request-Id", requestID(n/3))
-			response, err := proxy.client.Do(r)
-			check(t, err)
-			response.Body.Close()
+			with := http.Header{"X-Request-Id": {requestID(n / 3)}}
+			with.Set(header(n / 3))
+			proxy.must(t, "GET", "/api/v1/spools", with, nil)
 		}
 		eventually(t, "all requests are logged", func() bool {
 			return strings.Count(instances[0].stderr.String()+instances[1].stderr.String(), "request_id="+name) == 3*20
@@ -727,22 +717,15 @@ func testNginx(t *testing.T, p program) {
 		}
 	}
 
-	r, err := http.NewRequest("POST", proxy.url+"/api/v1/spools", strings.NewReader(strings.Repeat(" ", 3<<19)))
-	check(t, err)
 	const requestID = "a-body-that-is-too-large"
-	r.Header = http.Header{
+	a := proxy.must(t, "POST", "/api/v1/spools", http.Header{
 		"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"},
 		"X-Forwarded-For": {"192.0.2.1"}, "X-Request-Id": {requestID},
+	}, bytes.Repeat([]byte(" "), 3<<19))
+	if a.status != 413 || !bytes.Contains(a.body, []byte("PAYLOAD_TOO_LARGE")) {
+		t.Errorf("a body of 1.5 MiB: %d %s", a.status, a.body)
 	}
-	response, err := proxy.client.Do(r)
-	check(t, err)
-	body, err := io.ReadAll(response.Body)
-	response.Body.Close()
-	check(t, err)
-	if response.StatusCode != 413 || !strings.Contains(string(body), "PAYLOAD_TOO_LARGE") {
-		t.Errorf("a body of 1.5 MiB: %d %s", response.StatusCode, body)
-	}
-	if h := response.Header; h.Get("Strict-Transport-Security") == "" || h.Get("X-Request-Id") != requestID {
+	if h := a.header; h.Get("Strict-Transport-Security") == "" || h.Get("X-Request-Id") != requestID {
 		t.Errorf("the response has the headers %v, want Strict-Transport-Security and the X-Request-Id of the request",
 			h)
 	}
@@ -776,9 +759,9 @@ func testNginx(t *testing.T, p program) {
 	check(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /api/v1/spools HTTP/1.1\r\nHost: farm.example\r\nContent-Length: 2000000000\r\n\r\n")
-	response, err = http.ReadResponse(bufio.NewReader(conn), nil)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	check(t, err)
-	body, err = io.ReadAll(response.Body)
+	body, err := io.ReadAll(response.Body)
 	check(t, err)
 	if response.StatusCode != 413 || !json.Valid(body) || !strings.Contains(string(body), "PAYLOAD_TOO_LARGE") {
 		t.Errorf("a body of 2 GB: %d %s", response.StatusCode, body)

@@ -3,8 +3,6 @@ package blackbox_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -125,9 +123,7 @@ func testExportsOfAPI(t *testing.T, p program) {
 	token := c.login(t, "ada@farm.example", testPassword)
 	post := func(path, body string) {
 		t.Helper()
-		if status, answer := c.call(t, token, "POST", path, json.RawMessage(body)); status != 201 {
-			t.Fatalf("%s: %d %s", path, status, answer)
-		}
+		c.create(t, token, path, json.RawMessage(body))
 	}
 	for _, more := range []string{"", `,"archived":true`} {
 		post("/api/v1/spools", `{"material_type":"PLA","color":"Red","diameter_mm":1.75,"net_weight_grams":1000`+
@@ -143,17 +139,9 @@ func testExportsOfAPI(t *testing.T, p program) {
 		"products": "products", "orders": "orders", "production-runs": "production-runs", "usage": "reports/usage"} {
 		for format, rows := range map[string]int{"csv": 2, "jsonl": 1} {
 			want := p.succeeds(t, "", env, "export", resources, "--format", format)
-			r, err := http.NewRequest("GET", fmt.Sprintf("%s/api/v1/%s/export?format=%s", c.url, path, format), nil)
-			check(t, err)
-			r.Header.Set("Authorization", "Bearer "+token)
-			answer, err := http.DefaultClient.Do(r)
-			check(t, err)
-			got, err := io.ReadAll(answer.Body)
-			answer.Body.Close()
-			check(t, err)
-			if string(got) != want || strings.Count(want, "\n") < rows {
-				t.Errorf("%s as %s: the API returns %d %s\nthe command %s", resources, format, answer.StatusCode, got,
-					want)
+			a := c.must(t, "GET", fmt.Sprintf("/api/v1/%s/export?format=%s", path, format), bearer(token), nil)
+			if string(a.body) != want || strings.Count(want, "\n") < rows {
+				t.Errorf("%s as %s: the API returns %d %s\nthe command %s", resources, format, a.status, a.body, want)
 			}
 		}
 	}

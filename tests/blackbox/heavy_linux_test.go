@@ -1,10 +1,8 @@
 package blackbox_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -58,11 +56,7 @@ func TestHeavyRequests(t *testing.T) {
 	testkit.ExecURL(t, postgres.SuperURL(), `analyze spools, filaments`)
 	var keys []string
 	for i := range 4 {
-		status, key := s.call(t, ada, "POST", "/api/v1/api-keys",
-			map[string]any{"name": fmt.Sprint("p", i), "role": "printer"})
-		if status != 201 {
-			t.Fatalf("POST /api/v1/api-keys: %d %v", status, key)
-		}
+		key := s.create(t, ada, "/api/v1/api-keys", map[string]any{"name": fmt.Sprint("p", i), "role": "printer"})
 		keys = append(keys, key["key"].(string))
 	}
 	rows := "material_type,color,diameter_mm,net_weight_grams,notes\n" +
@@ -104,6 +98,18 @@ func TestHeavyRequests(t *testing.T) {
 			string(repeated(`{"name":"x","field_type":"choice","multi_choice":false,"choices":[`, `"",`, `""]}`).text(large)),
 			true},
 	}}
+	send := func(k kind, i int) int {
+		t.Helper()
+		header, body := bearer(ada), any(nil)
+		if k.printer {
+			header = http.Header{"X-Api-Key": {keys[i%len(keys)]}}
+		}
+		if k.body != "" {
+			header.Set("Content-Type", k.media)
+			body = []byte(k.body)
+		}
+		return s.status(t, k.method, k.path, header, body)
+	}
 	for n, kinds := range rounds {
 		before := s.memory(t, "VmRSS")
 		check(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0)) // resets VmHWM
@@ -118,7 +124,7 @@ func TestHeavyRequests(t *testing.T) {
 				case <-time.After(50 * time.Millisecond):
 				}
 				began := time.Now()
-				if status := s.status(t, "GET", "/api/v1/spools", "", "", "Authorization", "Bearer "+bob); status != 200 {
+				if status := s.status(t, "GET", "/api/v1/spools", bearer(bob), nil); status != 200 {
 					t.Errorf("the neighbor's list is answered %d", status)
 				}
 				took = append(took, time.Since(began))
@@ -131,11 +137,7 @@ func TestHeavyRequests(t *testing.T) {
 		for i := range 50 {
 			farm.Go(func() {
 				k := kinds[i%len(kinds)]
-				header := []string{"Authorization", "Bearer " + ada}
-				if k.printer {
-					header = []string{"X-API-Key", keys[i%len(keys)]}
-				}
-				status := s.status(t, k.method, k.path, k.media, k.body, header...)
+				status := send(k, i)
 				if status != 200 && status != 503 && status != 201 && status != 422 && status != cutOff {
 					t.Errorf("%s %s is answered %d", k.method, k.path, status)
 				}
@@ -160,11 +162,7 @@ func TestHeavyRequests(t *testing.T) {
 			t.Errorf("the heavy requests took %d MiB, want at most %d", (peak-before)>>10, maxHeavy>>10)
 		}
 		for _, k := range kinds { // which of them was served among the others is chance; alone, each is
-			header := []string{"Authorization", "Bearer " + ada}
-			if k.printer {
-				header = []string{"X-API-Key", keys[0]}
-			}
-			if status := s.status(t, k.method, k.path, k.media, k.body, header...); status != 200 && status != 201 &&
+			if status := send(k, 0); status != 200 && status != 201 &&
 				(status != 422 || k.media != "application/json") {
 				t.Errorf("%s %s alone is answered %d", k.method, k.path, status)
 			}
@@ -190,30 +188,17 @@ func (p *process) memory(t *testing.T, name string) int {
 	return kib
 }
 
-// status sends a request with headers, reads the answer, and returns the status. A 503 must have Retry-After.
-func (p *process) status(t *testing.T, method, path, media, body string, header ...string) int {
-	r, err := http.NewRequest(method, p.url+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	if media != "" {
-		r.Header.Set("Content-Type", media)
-	}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	a, err := p.client.Do(r)
-	if err != nil {
+// status sends a request and returns the status. A 503 must have Retry-After.
+func (p *process) status(t *testing.T, method, path string, header http.Header, body any) int {
+	a, err := p.send(t.Context(), method, path, header, body)
+	switch {
+	case err != nil && a.status != 0:
+		return cutOff
+	case err != nil:
 		t.Errorf("%s %s: %v", method, path, err)
 		return -1
-	}
-	defer a.Body.Close()
-	if _, err := io.Copy(io.Discard, a.Body); err != nil {
-		return cutOff
-	}
-	if a.StatusCode == 503 && a.Header.Get("Retry-After") == "" {
+	case a.status == 503 && a.header.Get("Retry-After") == "":
 		t.Errorf("%s %s: 503 without Retry-After", method, path)
 	}
-	return a.StatusCode
+	return a.status
 }

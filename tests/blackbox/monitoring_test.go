@@ -1,11 +1,8 @@
 package blackbox_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,17 +50,13 @@ func TestMonitoringFiles(t *testing.T) {
 		address := freeAddress(t)
 		c := p.start(t, []string{"DATA_DIR=" + tempDir(t) + "/data", "METRICS_ADDR=" + address})
 		c.call(t, "", "GET", "/api/v1/spools", nil)
-		var known []byte
+		var known string
 		eventually(t, "/metrics has the state of the queue", func() bool { // which it omits while PostgreSQL is slow
-			r, err := http.Get("http://" + address + "/metrics")
-			check(t, err)
-			defer r.Body.Close()
-			known, err = io.ReadAll(r.Body)
-			check(t, err)
-			return bytes.Contains(known, []byte("\nwebhook_queue{"))
+			known = metrics(t, address)
+			return strings.Contains(known, "\nwebhook_queue{")
 		})
 		for _, name := range metricName.FindAllString(string(alerts)+strings.Join(expressions, "\n"), -1) {
-			if !strings.Contains(string(known), "\n"+name+"{") && !strings.Contains(string(known), "\n"+name+" ") {
+			if !strings.Contains(known, "\n"+name+"{") && !strings.Contains(known, "\n"+name+" ") {
 				t.Errorf("the service has no metric %s", name)
 			}
 		}

@@ -115,11 +115,7 @@ func (s *overloadTest) newWrites(t *testing.T) []overloadWrite {
 	t.Helper()
 	create := func(path string, body any) map[string]any {
 		t.Helper()
-		status, answer := s.call(t, s.token, "POST", path, body)
-		if status/100 != 2 {
-			t.Fatalf("POST %s: %d %v", path, status, answer)
-		}
-		return answer
+		return s.create(t, s.token, path, body)
 	}
 	type object = map[string]any
 	product := create("/api/v1/products", object{"name": "Part", "sku": "PART"})
@@ -150,8 +146,6 @@ func (s *overloadTest) newWrites(t *testing.T) []overloadWrite {
 	}
 }
 
-var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
-
 // resources returns the numbers of the service's file descriptors and goroutines, after closing idle client
 // connections.
 func (s *overloadTest) resources(t *testing.T) (fds, routines int) {
@@ -159,18 +153,20 @@ func (s *overloadTest) resources(t *testing.T) (fds, routines int) {
 	s.client.CloseIdleConnections()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
 	check(t, err)
-	r, err := http.Get("http://" + s.metrics + "/metrics")
-	check(t, err)
-	defer r.Body.Close()
-	b, err := io.ReadAll(r.Body)
-	check(t, err)
-	m := goroutinesLine.FindSubmatch(b)
+	return len(open), metric(t, s.metrics, "go_goroutines")
+}
+
+// metric returns the number that an address serves as the metric.
+func metric(t *testing.T, address, name string) int {
+	t.Helper()
+	all := metrics(t, address)
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\d+)$`).FindStringSubmatch(all)
 	if m == nil {
-		t.Fatalf("/metrics has no go_goroutines: %s", b)
+		t.Fatalf("no metric %s in %s", name, all)
 	}
-	routines, err = strconv.Atoi(string(m[1]))
+	n, err := strconv.Atoi(m[1])
 	check(t, err)
-	return len(open), routines
+	return n
 }
 
 // wantResourcesReleased waits until the service has as few file descriptors and goroutines as before the load.
@@ -513,8 +509,8 @@ func dialFrom(address int, url string) (net.Conn, error) {
 // idle connections, must not keep other clients from the service. They are closed or rejected, counted and logged.
 func testFewDescriptors(t *testing.T, p program) {
 	url := ownerURL(testkit.MigratedDatabase(t))
-	metrics := freeAddress(t)
-	env := append([]string{"DATABASE_URL=" + url, secretEnv, "METRICS_ADDR=" + metrics}, noLimits...)
+	address := freeAddress(t)
+	env := append([]string{"DATABASE_URL=" + url, secretEnv, "METRICS_ADDR=" + address}, noLimits...)
 	p.addUser(t, env, "loud", "ada@loud.example", "admin")
 	p.addUser(t, env, "quiet", "ada@quiet.example", "admin")
 	c := p.startAs(t, func(c *exec.Cmd) {
@@ -524,22 +520,11 @@ func testFewDescriptors(t *testing.T, p program) {
 	c.client.Timeout = waitTimeout
 	quiet := c.login(t, "ada@quiet.example", testPassword)
 	loud := c.login(t, "ada@loud.example", testPassword)
-	metric := func(name string) float64 {
+	metric := func(name string) int {
 		t.Helper()
-		r, err := http.Get("http://" + metrics + "/metrics")
-		check(t, err)
-		defer r.Body.Close()
-		b, err := io.ReadAll(r.Body)
-		check(t, err)
-		m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\d+)$`).FindSubmatch(b)
-		if m == nil {
-			t.Fatalf("no metric %s in %s", name, b)
-		}
-		n, err := strconv.ParseFloat(string(m[1]), 64)
-		check(t, err)
-		return n
+		return metric(t, address, name)
 	}
-	most := int(metric("http_connections_max"))
+	most := metric("http_connections_max")
 	if most < 64 || most > 192 {
 		t.Errorf("with 256 file descriptors, clients may have %d connections", most)
 	}
@@ -572,11 +557,7 @@ func testFewDescriptors(t *testing.T, p program) {
 		}
 	}()
 	for key := range 20 {
-		status, created := c.call(t, loud, "POST", "/api/v1/api-keys",
-			map[string]any{"name": strconv.Itoa(key), "role": "printer"})
-		if status != 201 {
-			t.Fatal(status, created)
-		}
+		created := c.create(t, loud, "/api/v1/api-keys", map[string]any{"name": strconv.Itoa(key), "role": "printer"})
 		for range 15 {
 			conn, err := dialFrom(1+key, c.url)
 			check(t, err)
@@ -594,7 +575,7 @@ func testFewDescriptors(t *testing.T, p program) {
 	if statuses[101] != most/4 || statuses[429] != 300-most/4 {
 		t.Errorf("the statuses of WebSockets are %v, want %d times 101 and then 429", statuses, most/4)
 	}
-	if n := metric(`http_connections_rejected_total{bound="tenant_websockets"}`); int(n) != statuses[429] {
+	if n := metric(`http_connections_rejected_total{bound="tenant_websockets"}`); n != statuses[429] {
 		t.Errorf("%v WebSockets were counted as rejected, want %d", n, statuses[429])
 	}
 	wantLogged("a tenant has too many WebSocket connections")
@@ -617,7 +598,7 @@ func testFewDescriptors(t *testing.T, p program) {
 		conns = append(conns, conn)
 	}
 	eventually(t, "connections of the address are rejected", func() bool {
-		return int(metric(`http_connections_rejected_total{bound="address"}`)) >= most/2
+		return metric(`http_connections_rejected_total{bound="address"}`) >= most/2
 	})
 	wantServed("the attack from one address")
 	wantLogged("a client address has too many connections")

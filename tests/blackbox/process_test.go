@@ -2,6 +2,7 @@ package blackbox_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
@@ -323,31 +325,86 @@ func (c *process) waitUntilClosed(t *testing.T) {
 	})
 }
 
-// call sends a request and returns the status and the fields of the response.
+// answer is the response to a request, with the whole body.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// send sends a request with a body that is nil, bytes, or marshaled as JSON. The header may name another media type.
+// With an error, the status is not 0 if the answer ended early.
+func (c *process) send(ctx context.Context, method, path string, header http.Header, body any) (a answer, err error) {
+	content, media := []byte(nil), "application/json"
+	switch body := body.(type) {
+	case nil:
+		media = ""
+	case []byte:
+		content, media = body, "application/octet-stream"
+	default:
+		if content, err = json.Marshal(body); err != nil {
+			return a, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(content))
+	if err != nil {
+		return a, err
+	}
+	if media != "" {
+		r.Header.Set("Content-Type", media)
+	}
+	maps.Copy(r.Header, header)
+	response, err := c.client.Do(r)
+	if err != nil {
+		return a, err
+	}
+	defer response.Body.Close()
+	a.body, err = io.ReadAll(response.Body)
+	a.status, a.header = response.StatusCode, response.Header
+	return a, err
+}
+
+// must is send for a request that must get an answer.
+func (c *process) must(t *testing.T, method, path string, header http.Header, body any) answer {
+	t.Helper()
+	a, err := c.send(t.Context(), method, path, header, body)
+	check(t, err)
+	return a
+}
+
+// bearer is the header of requests with an access token.
+func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
+// call sends a request and returns the status and the fields of the response. The token may be empty.
 func (c *process) call(t *testing.T, token, method, path string, body any) (int, map[string]any) {
 	t.Helper()
-	var reader io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		check(t, err)
-		reader = bytes.NewReader(b)
-	}
-	r, err := http.NewRequest(method, c.url+path, reader)
-	check(t, err)
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
+	var header http.Header
 	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
+		header = bearer(token)
 	}
-	response, err := c.client.Do(r)
-	check(t, err)
-	defer response.Body.Close()
+	a := c.must(t, method, path, header, body)
 	var fields map[string]any
-	if response.StatusCode != 204 {
-		check(t, json.NewDecoder(response.Body).Decode(&fields))
+	if a.status != 204 {
+		check(t, json.Unmarshal(a.body, &fields))
 	}
-	return response.StatusCode, fields
+	return a.status, fields
+}
+
+// create sends a POST that must succeed, and returns the fields of the response.
+func (c *process) create(t *testing.T, token, path string, body any) map[string]any {
+	t.Helper()
+	status, fields := c.call(t, token, "POST", path, body)
+	if status/100 != 2 {
+		t.Fatalf("POST %s: %d %v", path, status, fields)
+	}
+	return fields
+}
+
+// metrics returns what an address serves as metrics.
+func metrics(t *testing.T, address string) string {
+	t.Helper()
+	service := process{url: "http://" + address, client: http.DefaultClient}
+	return string(service.must(t, "GET", "/metrics", nil, nil).body)
 }
 
 // get returns the fields of a response with the status 200.
@@ -363,12 +420,7 @@ func (c *process) get(t *testing.T, token, path string) map[string]any {
 // tokens returns the response to a login, with the tokens.
 func (c *process) tokens(t *testing.T, email, password string) map[string]any {
 	t.Helper()
-	credentials := map[string]string{"email": email, "password": password}
-	status, response := c.call(t, "", "POST", "/api/v1/auth/login", credentials)
-	if status != 200 {
-		t.Fatalf("login: %d %v", status, response)
-	}
-	return response
+	return c.create(t, "", "/api/v1/auth/login", map[string]string{"email": email, "password": password})
 }
 
 // login returns an access token.
@@ -380,10 +432,8 @@ func (c *process) login(t *testing.T, email, password string) string {
 // createSpool creates a spool of 1000 g.
 func (c *process) createSpool(t *testing.T, token string) {
 	t.Helper()
-	spool := map[string]any{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
-	if status, response := c.call(t, token, "POST", "/api/v1/spools", spool); status != 201 {
-		t.Fatalf("POST /api/v1/spools: %d %v", status, response)
-	}
+	c.create(t, token, "/api/v1/spools",
+		map[string]any{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000})
 }
 
 // countSpools returns the total of the list of spools.

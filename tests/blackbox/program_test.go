@@ -461,16 +461,11 @@ func testSettings(t *testing.T, p program) {
 		testkit.Equal(t, time.Duration(claims.Exp-claims.Iat)*time.Second, want, "%s expires after", name)
 	}
 
-	r, err := http.NewRequest("GET", c.url+"/api/v1/auth/me", nil)
-	check(t, err)
-	r.Header = http.Header{
+	me := c.must(t, "GET", "/api/v1/auth/me", http.Header{
 		"Authorization": {"Bearer " + token}, "Origin": {origin}, "X-Forwarded-For": {"198.51.100.7"},
-	}
-	response, err := c.client.Do(r)
-	check(t, err)
-	response.Body.Close()
+	}, nil)
 	for name, want := range map[string]string{"X-RateLimit-Limit": "8", "Access-Control-Allow-Origin": origin} {
-		testkit.Equal(t, response.Header.Get(name), want, "%s", name)
+		testkit.Equal(t, me.header.Get(name), want, "%s", name)
 	}
 	eventually(t, "the log has a line with the address in X-Forwarded-For", func() bool {
 		return strings.Contains(c.stderr.String(), "address=198.51.100.7")
@@ -505,16 +500,10 @@ func testExpiredKeys(t *testing.T, p program) {
 	p.addUser(t, env, "farm", "ada@farm.example", "operator")
 	c := p.start(t, env)
 	token := c.login(t, "ada@farm.example", testPassword)
-	r, err := http.NewRequest("POST", c.url+"/api/v1/production-runs", strings.NewReader("{}"))
-	check(t, err)
-	r.Header = http.Header{
-		"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Idempotency-Key": {"key"},
-	}
-	response, err := c.client.Do(r)
-	check(t, err)
-	response.Body.Close()
-	if response.StatusCode != 201 {
-		t.Fatalf("POST /api/v1/production-runs: %s", response.Status)
+	run := c.must(t, "POST", "/api/v1/production-runs",
+		http.Header{"Authorization": {"Bearer " + token}, "Idempotency-Key": {"key"}}, map[string]any{})
+	if run.status != 201 {
+		t.Fatalf("POST /api/v1/production-runs: %d %s", run.status, run.body)
 	}
 	c.stop(t, syscall.SIGTERM)
 

@@ -86,10 +86,7 @@ func (f *sdkFarm) examples(t *testing.T, path, language string) string {
 	if len(blocks) < 8 {
 		t.Fatalf("%s has %d examples, want at least 8", path, len(blocks))
 	}
-	status, key := f.call(t, f.token, "POST", "/api/v1/api-keys", map[string]any{"name": "readme", "role": "operator"})
-	if status != 201 {
-		t.Fatalf("POST /api/v1/api-keys: %d %v", status, key)
-	}
+	key := f.create(t, f.token, "/api/v1/api-keys", map[string]any{"name": "readme", "role": "operator"})
 	return strings.NewReplacer("https://farm.example", f.url, "swk_...", key["key"].(string)).
 		Replace(strings.Join(blocks, "\n"))
 }
