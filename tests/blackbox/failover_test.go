@@ -1,16 +1,11 @@
 package blackbox_test
 
 import (
-	"fmt"
-	"io"
-	"maps"
-	"net/http"
 	"net/url"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -115,121 +110,43 @@ func TestSynchronousStandbyAway(t *testing.T) {
 
 // A standby is promoted while clients write. One instance reaches the primary through a proxy that keeps the sessions
 // to the old primary open; the other one knows both hosts. Both serve the new primary without a restart, and it has
-// every acknowledged write once.
+// every acknowledged write once: see rig.
 func TestFailover(t *testing.T) {
 	testkit.Rig(t)
 	t.Parallel()
-	p := buildProgram(t)
 	old := testkit.Cluster(t, testkit.Synchronous)
 	at := testkit.Standby(t, old)
 	testkit.Exec(t, old, `alter system set synchronous_standby_names = '*'`, `select pg_reload_conf()`)
 	proxy := testkit.NewForwarder(t, "127.0.0.1:0", old.SuperURL())
-	owner := "MIGRATE_DATABASE_URL=" + old.OwnerURL()
-	env := []string{secretEnv, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "RATE_LIMIT_TENANT_PER_MINUTE=0"}
-	p.addUser(t, append(env, "DATABASE_URL="+old.AppURL(), owner), "farm", "ada@farm.example", "admin")
-	instances := map[string]*process{
-		"proxy":     p.start(t, append(env, owner, "DATABASE_URL="+proxy.URL(t, old.AppURL()))),
-		"two hosts": p.start(t, append(env, owner, "DATABASE_URL="+bothHosts(t, old.AppURL(), at(old.AppURL())))),
-	}
-	token := instances["proxy"].login(t, "ada@farm.example", testPassword)
-
-	// Each client creates spools, each with a key until it succeeds.
-	var mu sync.Mutex
-	acked := map[string]string{}      // note of the spool -> instance
-	lastAck := map[string]time.Time{} // of each instance
-	sent, stop := atomic.Int64{}, make(chan struct{})
-	var clients sync.WaitGroup
-	for name, instance := range instances {
-		for range 4 {
-			clients.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					note := fmt.Sprint(name, " ", sent.Add(1))
-					body := `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000,"notes":"` +
-						note + `"}`
-					for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-						r, err := http.NewRequest("POST", instance.url+"/api/v1/spools", strings.NewReader(body))
-						check(t, err)
-						r.Header.Set("Authorization", "Bearer "+token)
-						r.Header.Set("Content-Type", "application/json")
-						r.Header.Set("Idempotency-Key", note)
-						response, err := instance.client.Do(r)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						io.Copy(io.Discard, response.Body)
-						response.Body.Close()
-						if response.StatusCode == 201 {
-							mu.Lock()
-							acked[note], lastAck[name] = name, time.Now()
-							mu.Unlock()
-							break
-						}
-						if response.StatusCode != 503 || time.Since(begin) > waitTimeout {
-							t.Errorf("%s: %d", note, response.StatusCode)
-							return
-						}
-					}
-				}
-			})
-		}
-	}
-	acks := func(name string, since time.Time) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return lastAck[name].After(since)
-	}
-	ready := func(name string) int {
-		r, err := instances[name].client.Get(instances[name].url + "/readyz")
-		check(t, err)
-		r.Body.Close()
-		return r.StatusCode
-	}
-	for name := range instances {
-		eventually(t, name+" writes", func() bool { return acks(name, time.Time{}) })
-	}
+	env := func(url string) []string { return append(databaseEnv(old), "DATABASE_URL="+url) }
+	r := newRig(t, &instance{name: "proxy", env: env(proxy.URL(t, old.AppURL()))},
+		&instance{name: "two-hosts", env: env(bothHosts(t, old.AppURL(), at(old.AppURL())))})
+	end := r.load(4)
+	t.Cleanup(end)
+	r.awaitAnswers(t, time.Now())
+	r.awaitWrites(t, 100)
+	ready := func(i int) int { return r.instances[i].process.Load().must(t, "GET", "/readyz", nil, nil).status }
 
 	// The old primary is demoted: it serves its sessions, but only their reads.
 	testkit.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
-	eventually(t, "no instance is ready", func() bool { return ready("proxy") == 503 && ready("two hosts") == 503 })
+	eventually(t, "no instance is ready", func() bool { return ready(0) == 503 && ready(1) == 503 })
 	for path, want := range map[string]int{"/api/v1/vendors": 200, "/api/v1/vendors/export": 503} { // no entry, no export
-		r, err := http.NewRequest("GET", instances["proxy"].url+path, nil)
-		check(t, err)
-		r.Header.Set("Authorization", "Bearer "+token)
-		a, err := instances["proxy"].client.Do(r)
-		check(t, err)
-		a.Body.Close()
-		if a.StatusCode != want || (a.Header.Get("Retry-After") != "") != (want == 503) {
-			t.Errorf("GET %s of a read-only database: %d %v, want %d", path, a.StatusCode, a.Header, want)
+		a := r.instances[0].process.Load().must(t, "GET", path, bearer(r.token), nil)
+		if a.status != want || (a.header.Get("Retry-After") != "") != (want == 503) {
+			t.Errorf("GET %s of a read-only database: %d %v, want %d", path, a.status, a.header, want)
 		}
 	}
 	testkit.ExecURL(t, at(old.SuperURL()), `select pg_promote()`, `alter system reset synchronous_standby_names`,
 		`select pg_reload_conf()`)
 	promoted := time.Now()
 	proxy.Switch(t, at(old.SuperURL()))
-	for name := range instances {
-		eventually(t, name+" writes to the new primary", func() bool { return acks(name, promoted) })
-		eventually(t, name+" is ready", func() bool { return ready(name) == 200 })
+	r.awaitAnswers(t, promoted)
+	r.awaitWrites(t, 100)
+	for i := range r.instances {
+		eventually(t, "the instance is ready", func() bool { return ready(i) == 200 })
 	}
-	close(stop)
-	clients.Wait()
-
-	conn, err := pgx.Connect(t.Context(), at(old.SuperURL()))
-	check(t, err)
-	defer conn.Close(t.Context())
-	rows, err := conn.Query(t.Context(), `select notes from spools order by notes`)
-	check(t, err)
-	stored, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	check(t, err)
-	if want := slices.Sorted(maps.Keys(acked)); !slices.Equal(stored, want) {
-		t.Errorf("the new primary has %d spools, and %d were acknowledged", len(stored), len(want))
-	}
-	t.Logf("%d spools were acknowledged", len(acked))
+	end()
+	r.verify(t, at(old.SuperURL()))
 }
 
 // bothHosts is a connection string for the primary among two hosts.

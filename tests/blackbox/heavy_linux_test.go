@@ -1,11 +1,9 @@
 package blackbox_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/db/local"
 	"spoolwright/tests/testkit"
 )
 
@@ -28,11 +25,8 @@ func TestHeavyRequests(t *testing.T) {
 	testkit.Rig(t)
 	t.Parallel()
 	p := buildProgram(t)
-	postgres, err := local.Start(t.Context(), local.Options{Dir: filepath.Join(tempDir(t), "data"), Throwaway: true})
-	check(t, err)
-	t.Cleanup(func() { postgres.Stop(context.Background()) })
-	env := append([]string{"DATABASE_URL=" + postgres.AppURL(), "MIGRATE_DATABASE_URL=" + postgres.OwnerURL(), secretEnv,
-		"DB_MAX_CONNS=16", "RATE_LIMIT_TENANT_PER_MINUTE=0"}, noLimits...)
+	postgres := testkit.Cluster(t, nil)
+	env := slices.Concat(databaseEnv(postgres), noLimits, []string{"DB_MAX_CONNS=16", "RATE_LIMIT_TENANT_PER_MINUTE=0"})
 	p.addUser(t, env, "farm", "ada@farm.example", "admin")
 	p.addUser(t, env, "neighbor", "bob@neighbor.example", "admin")
 	s := p.start(t, env)

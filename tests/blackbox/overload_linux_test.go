@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -33,29 +31,22 @@ import (
 // with status 503, and after the load the service must work and have released its file descriptors and goroutines.
 func TestOverload(t *testing.T) {
 	t.Parallel()
-	p := buildProgram(t)
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, program)
-	}{
-		{"SlowClients", testSlowClients},
-		{"LockedRow", testLockedRow},
-		{"HangingPostgres", testHangingPostgres},
-		{"FullDisk", testFullDisk},
-		{"FewDescriptors", testFewDescriptors},
+	for name, run := range map[string]func(*testing.T){
+		"SlowClients": testSlowClients, "LockedRow": testLockedRow, "HangingPostgres": testHangingPostgres,
+		"FullDisk": testFullDisk, "FewDescriptors": testFewDescriptors,
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.run(t, p)
+			run(t)
 		})
 	}
 }
 
-// overloadTest is a service with its own PostgreSQL, and a user and a spool for requests.
+// overloadTest is a rig of one instance.
 type overloadTest struct {
+	*rig
 	*process
 	postgres   *local.Server
-	token      string
 	spool      string // path of a spool with a million grams
 	writes     []overloadWrite
 	metrics    string // METRICS_ADDR
@@ -63,33 +54,23 @@ type overloadTest struct {
 	goroutines int    // goroutines before the load
 }
 
-// overloadWrite is a write of one kind. header returns headers that replace those of other requests, or is nil.
+// overloadWrite is a write of one kind.
 type overloadWrite struct {
-	path   string
-	body   any // of a file, its bytes
-	header func(body []byte) http.Header
+	path string
+	body any // of a file, its bytes
 }
 
 const overloadConns = 4 // database connections of the service
 
-// newOverloadTest starts PostgreSQL in dir with the settings, and the service.
-func newOverloadTest(t *testing.T, p program, dir string, settings map[string]string) *overloadTest {
+// newOverloadTest starts the service on a PostgreSQL.
+func newOverloadTest(t *testing.T, postgres *local.Server) *overloadTest {
 	t.Helper()
-	s := &overloadTest{}
-	var err error
-	s.postgres, err = local.Start(t.Context(), local.Options{Dir: dir, Throwaway: true, Settings: settings})
-	check(t, err)
-	t.Cleanup(func() { s.postgres.Stop(context.Background()) })
-	s.metrics = freeAddress(t)
-	env := append([]string{
-		"DATABASE_URL=" + s.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + s.postgres.OwnerURL(), secretEnv,
-		"METRICS_ADDR=" + s.metrics, "DB_MAX_CONNS=" + strconv.Itoa(overloadConns),
-	}, noLimits...)
-	p.addUser(t, env, "farm", "ada@farm.example", "admin")
-	s.process = p.startAs(t, func(c *exec.Cmd) { c.Stderr = &logFilter{to: c.Stderr} }, env)
-	s.client.Timeout = waitTimeout
-	s.token = s.login(t, "ada@farm.example", testPassword)
-	s.spool = s.newSpool(t)
+	s := &overloadTest{postgres: postgres, metrics: freeAddress(t)}
+	env := append(databaseEnv(postgres), "METRICS_ADDR="+s.metrics, "DB_MAX_CONNS="+strconv.Itoa(overloadConns))
+	at := &instance{env: env}
+	s.rig = newRig(t, at)
+	s.process = at.process.Load()
+	s.spool = "/api/v1/spools/" + s.spools[0]
 	s.writes = s.newWrites(t)
 	var wg sync.WaitGroup
 	for range 4 * overloadConns { // opens all database connections
@@ -100,49 +81,23 @@ func newOverloadTest(t *testing.T, p program, dir string, settings map[string]st
 	return s
 }
 
-// newSpool creates a spool and returns its path.
-func (s *overloadTest) newSpool(t *testing.T) string {
-	t.Helper()
-	status, spool := s.call(t, s.token, "POST", "/api/v1/spools", faultSpool(""))
-	if status != 201 {
-		t.Fatalf("POST /api/v1/spools: %d %v", status, spool)
-	}
-	return "/api/v1/spools/" + spool["id"].(string)
-}
-
 // newWrites returns writes of all kinds, after making what they need. Each of them can be repeated.
 func (s *overloadTest) newWrites(t *testing.T) []overloadWrite {
 	t.Helper()
-	create := func(path string, body any) map[string]any {
-		t.Helper()
-		return s.create(t, s.token, path, body)
-	}
 	type object = map[string]any
-	product := create("/api/v1/products", object{"name": "Part", "sku": "PART"})
-	run := create("/api/v1/production-runs", object{"materials": []object{
-		{"spool_id": idOf(s.newSpool(t)), "actual_weight_grams": 5}}})
+	run := s.process.create(t, s.token, "/api/v1/production-runs", object{"materials": []object{
+		{"spool_id": s.spools[2], "actual_weight_grams": 5}}})
 	ended := "/api/v1/production-runs/" + run["id"].(string)
-	create(ended+"/complete", nil)
-	shop := create("/api/v1/shops", object{"kind": "generic", "name": "dragons.example"})
-	secret := shopSecret(t, shop)
-	file, err := os.ReadFile("catalog/slicer/testdata/prusaslicer.gcode")
-	check(t, err)
+	s.process.create(t, s.token, ended+"/complete", nil)
 	return []overloadWrite{
-		{path: s.spool + "/deduct", body: object{"weight_grams": 1}},
-		{path: "/api/v1/spools", body: faultSpool("")},
-		{path: "/api/v1/products/" + product["id"].(string) + "/adjust", body: object{"pieces": 1, "reason": "found"}},
-		{path: "/api/v1/orders", body: object{"items": []object{{"sku": "PART"}}}},
-		{path: ended + "/correct", body: object{"materials": []object{
+		{s.spool + "/deduct", object{"weight_grams": 1}},
+		{"/api/v1/spools", rigSpool("")},
+		{"/api/v1/products/" + s.product + "/adjust", object{"pieces": 1, "reason": "found"}},
+		{"/api/v1/orders", object{"items": []object{{"sku": "PART"}}}},
+		{ended + "/correct", object{"materials": []object{
 			{"id": run["materials"].([]any)[0].(object)["id"], "actual_weight_grams": 6}}}},
-		{path: "/api/v1/products/from-file", body: file, header: func([]byte) http.Header {
-			return http.Header{"Content-Type": {"application/octet-stream"}}
-		}},
-		{path: shop["address"].(string), body: object{"id": "7", "updated_at": time.Now(), "lines": []object{
-			{"id": "1", "title": "Part", "sku": "PART", "quantity": 1}}}, header: func(body []byte) http.Header {
-			header := shopHeader(secret, "m", body)
-			header["Authorization"] = nil
-			return header
-		}},
+		{"/api/v1/products/from-file", s.file},
+		{s.shop, rigMessage("7", time.Now(), 1)},
 	}
 }
 
@@ -182,74 +137,34 @@ func (s *overloadTest) wantResourcesReleased(t *testing.T) {
 		routines)
 }
 
-// overloadResponse is the status of a request under load.
-type overloadResponse struct{ status int }
-
-// request sends a request. It returns an error unless the response is a success or a 503 with Retry-After, in JSON,
-// before the timeout of the client.
-func (s *overloadTest) request(method, path string, body any) (overloadResponse, error) {
-	return s.send(method, overloadWrite{path: path, body: body})
-}
-
-func (s *overloadTest) send(method string, w overloadWrite) (overloadResponse, error) {
-	path := w.path
-	content, isFile := w.body.([]byte)
-	if w.body != nil && !isFile {
-		var err error
-		if content, err = json.Marshal(w.body); err != nil {
-			return overloadResponse{}, err
-		}
+// request sends a request once. It returns an error unless the response is a success or a 503, before the timeout of
+// the client.
+func (s *overloadTest) request(method, path string, body any) (answer, error) {
+	a, err := s.attempt(s.process, method, path, "", body)
+	if err == nil {
+		err = a.invalid()
 	}
-	r, err := http.NewRequest(method, s.url+path, bytes.NewReader(content))
-	if err != nil {
-		return overloadResponse{}, err
-	}
-	r.Header.Set("Authorization", "Bearer "+s.token)
-	r.Header.Set("Content-Type", "application/json")
-	if w.header != nil {
-		maps.Copy(r.Header, w.header(content))
-	}
-	response, err := s.client.Do(r)
-	if err != nil {
-		return overloadResponse{}, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	a := overloadResponse{response.StatusCode}
-	switch {
-	case err != nil:
-	case !json.Valid(text) || response.Header.Get("Content-Type") != "application/json":
-		err = fmt.Errorf("%s %s: %d %s is not JSON", method, path, a.status, text)
-	case a.status >= 300 && a.status != 503, a.status == 503 && response.Header.Get("Retry-After") == "":
-		err = fmt.Errorf("%s %s: %d %v %s", method, path, a.status, response.Header, text)
+	if err == nil && a.status >= 300 && a.status != 503 {
+		err = fmt.Errorf("%s %s: %d %s", method, path, a.status, a.body)
 	}
 	return a, err
 }
 
-// requestAtOnce sends n requests concurrently and returns the number of responses by status.
-func (s *overloadTest) requestAtOnce(t *testing.T, n int, method, path string, body any) map[int]int {
-	t.Helper()
-	return s.sendAtOnce(t, n, method, []overloadWrite{{path: path, body: body}})
-}
-
-// sendAtOnce is requestAtOnce for n requests of several kinds in turn.
-func (s *overloadTest) sendAtOnce(t *testing.T, n int, method string, kinds []overloadWrite) map[int]int {
+// atOnce sends n requests of several kinds in turn, concurrently, and returns the number of responses by status.
+func (s *overloadTest) atOnce(t *testing.T, n int, method string, kinds ...overloadWrite) map[int]int {
 	t.Helper()
 	statuses := map[int]int{}
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			a, err := s.send(method, kinds[i%len(kinds)])
-			if err != nil {
-				t.Error(err)
-			}
-			mu.Lock()
-			statuses[a.status]++
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(n, func(i int) {
+		kind := kinds[i%len(kinds)]
+		a, err := s.request(method, kind.path, kind.body)
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		statuses[a.status]++
+	})
 	return statuses
 }
 
@@ -259,7 +174,7 @@ func (s *overloadTest) wantWorking(t *testing.T) {
 	t.Helper()
 	for _, w := range s.writes {
 		eventually(t, "POST "+w.path+" succeeds", func() bool {
-			a, err := s.send("POST", w)
+			a, err := s.request("POST", w.path, w.body)
 			check(t, err)
 			return a.status < 300
 		})
@@ -282,9 +197,9 @@ func (s *overloadTest) wantWorking(t *testing.T) {
 // testSlowClients opens thousands of connections that send a byte a second, half of them in the header and half in
 // the body. Other requests must succeed meanwhile, and the service must close the connections that are slow in the
 // header.
-func testSlowClients(t *testing.T, p program) {
+func testSlowClients(t *testing.T) {
 	testkit.Rig(t)
-	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
+	s := newOverloadTest(t, testkit.Cluster(t, nil))
 	n := 5000
 	var limit syscall.Rlimit // the Go runtime has raised the soft limit to the hard limit
 	check(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
@@ -350,9 +265,9 @@ func testSlowClients(t *testing.T, p program) {
 
 // testLockedRow locks a row, and sends more writes that wait for it than the service has database connections. They
 // get a 503 after the lock timeout.
-func testLockedRow(t *testing.T, p program) {
-	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
-	other := s.newSpool(t)
+func testLockedRow(t *testing.T) {
+	s := newOverloadTest(t, testkit.Cluster(t, nil))
+	other := "/api/v1/spools/" + s.spools[1]
 	conn, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
 	check(t, err)
 	defer conn.Close(t.Context())
@@ -366,7 +281,7 @@ func testLockedRow(t *testing.T, p program) {
 	var wg sync.WaitGroup
 	var blocked, healthy map[int]int
 	deduction := map[string]any{"weight_grams": 1}
-	wg.Go(func() { blocked = s.requestAtOnce(t, 40, "POST", s.spool+"/deduct", deduction) })
+	wg.Go(func() { blocked = s.atOnce(t, 40, "POST", overloadWrite{s.spool + "/deduct", deduction}) })
 	eventually(t, "all database connections wait for the lock", func() bool {
 		var n int
 		check(t, conn.QueryRow(t.Context(), `
@@ -374,7 +289,7 @@ func testLockedRow(t *testing.T, p program) {
 			local.LoginRole).Scan(&n))
 		return n == overloadConns-1 // the last is for other tenants
 	})
-	wg.Go(func() { healthy = s.requestAtOnce(t, 40, "POST", other+"/deduct", deduction) })
+	wg.Go(func() { healthy = s.atOnce(t, 40, "POST", overloadWrite{other + "/deduct", deduction}) })
 	if r, err := s.client.Get(s.url + "/healthz"); err != nil || r.StatusCode != 200 {
 		t.Errorf("/healthz: %v %v", r, err)
 	} else {
@@ -417,9 +332,9 @@ func signalPostgres(t *testing.T, pid int, signal syscall.Signal) {
 }
 
 // testHangingPostgres stops all PostgreSQL processes with SIGSTOP, so that connections open but get no response.
-func testHangingPostgres(t *testing.T, p program) {
+func testHangingPostgres(t *testing.T) {
 	testkit.Rig(t)
-	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
+	s := newOverloadTest(t, testkit.Cluster(t, nil))
 	pid := s.postgres.PID()
 	signalPostgres(t, pid, syscall.SIGSTOP)
 	resume := sync.OnceFunc(func() { signalPostgres(t, pid, syscall.SIGCONT) })
@@ -433,8 +348,8 @@ func testHangingPostgres(t *testing.T, p program) {
 		}
 	}
 	var reads, writes map[int]int
-	wg.Go(func() { reads = s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil) })
-	wg.Go(func() { writes = s.sendAtOnce(t, 21, "POST", s.writes) })
+	wg.Go(func() { reads = s.atOnce(t, 20, "GET", overloadWrite{"/api/v1/spools", nil}) })
+	wg.Go(func() { writes = s.atOnce(t, 21, "POST", s.writes...) })
 	wg.Go(func() {
 		time.Sleep(time.Second) // for which an earlier result of a check is used
 		if a, err := s.request("GET", "/readyz", nil); err != nil || a.status != 503 {
@@ -451,7 +366,7 @@ func testHangingPostgres(t *testing.T, p program) {
 }
 
 // testFullDisk fills the disk of PostgreSQL. Writes and /readyz get a 503, and succeed when there is space again.
-func testFullDisk(t *testing.T, p program) {
+func testFullDisk(t *testing.T) {
 	testkit.Rig(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount a small file system")
@@ -463,7 +378,11 @@ func testFullDisk(t *testing.T, p program) {
 	}
 	t.Cleanup(func() { check(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
 	settings := map[string]string{"min_wal_size": "32MB", "max_wal_size": "48MB", "synchronous_commit": "on"}
-	s := newOverloadTest(t, p, filepath.Join(disk, "data"), settings)
+	postgres, err := local.Start(t.Context(),
+		local.Options{Dir: filepath.Join(disk, "data"), Throwaway: true, Settings: settings})
+	check(t, err)
+	t.Cleanup(func() { postgres.Stop(context.Background()) })
+	s := newOverloadTest(t, postgres)
 
 	ballast, err := os.Create(filepath.Join(disk, "ballast"))
 	check(t, err)
@@ -475,22 +394,22 @@ func testFullDisk(t *testing.T, p program) {
 		t.Fatal(err)
 	}
 	all := map[int]int{}
-	spool := faultSpool(strings.Repeat("x", 10_000))
+	spool := rigSpool(strings.Repeat("x", 10_000))
 	ready := func() bool {
 		a, err := s.request("GET", "/readyz", nil)
 		check(t, err)
 		return a.status == 200
 	}
 	eventually(t, "writes and /readyz fail", func() bool {
-		for status, n := range s.requestAtOnce(t, 50, "POST", "/api/v1/spools", spool) {
+		for status, n := range s.atOnce(t, 50, "POST", overloadWrite{"/api/v1/spools", spool}) {
 			all[status] += n
 		}
 		return all[503] > 0 && !ready()
 	})
-	for status, n := range s.sendAtOnce(t, 21, "POST", s.writes) {
+	for status, n := range s.atOnce(t, 21, "POST", s.writes...) {
 		all[status] += n
 	}
-	reads := s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil)
+	reads := s.atOnce(t, 20, "GET", overloadWrite{"/api/v1/spools", nil})
 	t.Logf("while the disk is full, the statuses of writes are %v and of reads %v", all, reads)
 	check(t, os.Truncate(ballast.Name(), 0))
 	s.wantWorking(t)
@@ -507,7 +426,8 @@ func dialFrom(address int, url string) (net.Conn, error) {
 
 // testFewDescriptors lets the service open 256 files. Clients that open as many WebSockets as they can, or as many
 // idle connections, must not keep other clients from the service. They are closed or rejected, counted and logged.
-func testFewDescriptors(t *testing.T, p program) {
+func testFewDescriptors(t *testing.T) {
+	p := buildProgram(t)
 	url := ownerURL(testkit.MigratedDatabase(t))
 	address := freeAddress(t)
 	env := append([]string{"DATABASE_URL=" + url, secretEnv, "METRICS_ADDR=" + address}, noLimits...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -15,8 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,7 +36,6 @@ func TestHighAvailability(t *testing.T) {
 	if *testkit.Long {
 		events = slices.Repeat(events, 6)
 	}
-	p := buildProgram(t)
 	cluster := newCluster(t)
 	primary := cluster.awaitHealthy(t)
 	for statement := range strings.SplitSeq(strings.TrimSpace(block(t, "sql", "CREATE ROLE farm_owner")), "\n") {
@@ -53,26 +49,22 @@ func TestHighAvailability(t *testing.T) {
 		return name + "=" + cluster.replace.Replace(m[1])
 	}
 	hosts, proxy := block(t, "text", "db1.example:5432,db2"), block(t, "text", "127.0.0.1:5000/farm")
-	limits := []string{secretEnv, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "RATE_LIMIT_TENANT_PER_MINUTE=0"}
-	env := map[string][]string{}
-	for name, block := range map[string]string{"hosts": hosts, "HAProxy": proxy} {
-		env[name] = append([]string{setting("DATABASE_URL", block), setting("MIGRATE_DATABASE_URL", block)}, limits...)
+	var instances []*instance
+	for name, block := range map[string]string{"HAProxy": proxy, "hosts": hosts} {
+		env := []string{setting("DATABASE_URL", block), setting("MIGRATE_DATABASE_URL", block)}
+		instances = append(instances, &instance{name: name, env: env})
 	}
-	p.addUser(t, env["HAProxy"], "farm", "ada@farm.example", "admin")
-	key := strings.TrimSpace(p.succeeds(t, "", env["HAProxy"], "key", "add", "--role", "operator", "--name", "load"))
-	load := &clusterLoad{key: key, acked: map[string]time.Time{}, last: map[string]time.Time{}}
-	instances := map[string]*process{}
-	for name := range env {
-		instances[name] = p.start(t, env[name])
-	}
-	load.start(t, instances)
-	t.Cleanup(load.end)
+	r := newRig(t, instances...)
+	key := r.program.succeeds(t, "", instances[0].env, "key", "add", "--role", "operator", "--name", "load")
+	r.header = http.Header{"X-Api-Key": {strings.TrimSpace(key)}}
+	end := r.load(6)
+	t.Cleanup(end)
 
 	for i, event := range events {
-		load.rare.Store(testkit.InCI(1, 0) == 1)
+		r.rare.Store(testkit.InCI(1, 0) == 1) // without CI_STRICT=1, clients write without a pause only around each event
 		old := cluster.awaitHealthy(t)
-		load.rare.Store(false)
-		load.awaitAnswers(t, time.Now())
+		r.rare.Store(false)
+		r.awaitAnswers(t, time.Now())
 		begin := time.Now()
 		cluster.end(t, old, event)
 		elected := cluster.awaitPrimary(t, old)
@@ -80,24 +72,17 @@ func TestHighAvailability(t *testing.T) {
 		if event == "kill Patroni" { // systemd starts it again; until then, two servers accept connections for writes
 			cluster.startPatroni(t, old)
 		}
-		took := load.awaitAnswers(t, election)
+		took := r.awaitAnswers(t, election)
 		t.Logf("%d. %s of %s: %s is the primary after %v; first answers after that: %v",
 			i+1, event, old.name, elected.name, election.Sub(begin).Round(10*time.Millisecond), took)
 		if old.patroni.hasExited() {
 			cluster.startPatroni(t, old)
 		}
 	}
-	load.rare.Store(testkit.InCI(1, 0) == 1)
+	r.rare.Store(testkit.InCI(1, 0) == 1)
 	primary = cluster.awaitHealthy(t)
-	load.end()
-	for name, c := range instances {
-		select {
-		case <-c.exited:
-			t.Errorf("the instance with %s has exited", name)
-		default:
-		}
-	}
-	load.verify(t, cluster.superURL(primary, "farm"))
+	end()
+	r.verify(t, cluster.superURL(primary, "farm"))
 }
 
 // cluster is three PostgreSQL with Patroni, an etcd and an HAProxy.
@@ -385,195 +370,4 @@ func (c *cluster) hasSyncStandby(n *clusterNode) bool {
 	var state struct{ Members []struct{ Role string } }
 	return json.NewDecoder(r.Body).Decode(&state) == nil &&
 		slices.Contains(state.Members, struct{ Role string }{"sync_standby"})
-}
-
-// clusterLoad is clients that write and read through instances of the service. Without CI_STRICT=1 they write without
-// a pause only around each event.
-type clusterLoad struct {
-	key     string      // of the API
-	rare    atomic.Bool // each client pauses after a request
-	stop    atomic.Bool
-	clients sync.WaitGroup
-
-	sent, reads, unavailable, replays atomic.Int64
-
-	mu    sync.Mutex
-	acked map[string]time.Time // by idempotency key
-	last  map[string]time.Time // by instance and kind, of the last answer
-}
-
-// start starts the clients.
-func (l *clusterLoad) start(t *testing.T, instances map[string]*process) {
-	t.Helper()
-	for name := range instances {
-		l.last[name+" reads"], l.last[name+" writes"] = time.Time{}, time.Time{}
-	}
-	for name, c := range instances {
-		spool, err := l.request(c, "POST", "/api/v1/spools", "", clusterSpool("shared"))
-		check(t, err)
-		for range 6 {
-			l.clients.Go(func() {
-				for !l.stop.Load() {
-					if err := l.write(name, c, "/api/v1/spools/"+spool.ID); err != nil {
-						t.Errorf("%s: %v", name, err)
-						return
-					}
-					if l.rare.Load() {
-						time.Sleep(500 * time.Millisecond) // seldom, as l.rare says
-					}
-				}
-			})
-		}
-		l.clients.Go(func() {
-			for !l.stop.Load() {
-				if _, err := l.request(c, "GET", "/api/v1/spools?limit=20", "", ""); err != nil {
-					t.Errorf("%s: %v", name, err)
-					return
-				}
-				l.reads.Add(1)
-				l.mu.Lock()
-				l.last[name+" reads"] = time.Now()
-				l.mu.Unlock()
-				time.Sleep(50 * time.Millisecond) // not as fast as possible: the writes matter more
-			}
-		})
-	}
-}
-
-func clusterSpool(notes string) string {
-	return `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000000,"notes":"` + notes +
-		`"}`
-}
-
-// clusterAnswer is what the clients read of an answer.
-type clusterAnswer struct {
-	ID    string `json:"id"`
-	Notes string `json:"notes"`
-}
-
-// request sends a request until its status is 2xx. The error is that of another status than 503.
-func (l *clusterLoad) request(c *process, method, path, key, body string) (answer clusterAnswer, err error) {
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) { // as a client waits before it tries again
-		r, err := http.NewRequest(method, c.url+path, strings.NewReader(body))
-		if err != nil {
-			return answer, err
-		}
-		r.Header.Set("X-API-Key", l.key)
-		if body != "" {
-			r.Header.Set("Content-Type", "application/json")
-		}
-		if key != "" {
-			r.Header.Set("Idempotency-Key", key)
-		}
-		response, err := c.client.Do(r)
-		if err != nil {
-			return answer, err
-		}
-		b, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		switch {
-		case err != nil:
-			return answer, err
-		case response.StatusCode == 503 && time.Since(begin) < waitTimeout:
-			l.unavailable.Add(1)
-		case response.StatusCode < 300:
-			if response.Header.Get("Idempotency-Replayed") != "" {
-				l.replays.Add(1)
-			}
-			return answer, json.Unmarshal(b, &answer)
-		default:
-			return answer, fmt.Errorf("%s %s with key %q: %d %s", method, path, key, response.StatusCode, b)
-		}
-	}
-}
-
-// write creates a spool and reads it, or deducts from a shared spool.
-func (l *clusterLoad) write(name string, c *process, shared string) error {
-	n := l.sent.Add(1)
-	key := fmt.Sprint(name, " ", n)
-	ack := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		now := time.Now()
-		l.acked[key], l.last[name+" writes"] = now, now
-	}
-	if n%2 == 0 {
-		_, err := l.request(c, "POST", shared+"/deduct", key, `{"weight_grams":1,"reason":"`+key+`"}`)
-		if err == nil {
-			ack()
-		}
-		return err
-	}
-	spool, err := l.request(c, "POST", "/api/v1/spools", key, clusterSpool(key))
-	if err != nil {
-		return err
-	}
-	ack()
-	l.reads.Add(1)
-	read, err := l.request(c, "GET", "/api/v1/spools/"+spool.ID, "", "")
-	if err == nil && read.Notes != key {
-		err = fmt.Errorf("the spool %s has the notes %q", key, read.Notes)
-	}
-	return err
-}
-
-// awaitAnswers waits until each instance has answered a read and acknowledged a write after since, and returns how
-// long that took.
-func (l *clusterLoad) awaitAnswers(t *testing.T, since time.Time) map[string]time.Duration {
-	t.Helper()
-	took := map[string]time.Duration{}
-	eventually(t, "all instances read and write", func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for name, last := range l.last {
-			if _, ok := took[name]; !ok && last.After(since) {
-				took[name] = last.Sub(since).Round(10 * time.Millisecond)
-			}
-		}
-		return len(took) == len(l.last) || t.Failed()
-	})
-	return took
-}
-
-// end waits until the last write of each client is acknowledged.
-func (l *clusterLoad) end() {
-	l.stop.Store(true)
-	l.clients.Wait()
-}
-
-// verify compares the rows of the database with the acknowledged writes.
-func (l *clusterLoad) verify(t *testing.T, url string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	check(t, err)
-	defer conn.Close(t.Context())
-	rows, err := conn.Query(t.Context(), `select notes, count(*) from spools where notes <> 'shared' group by 1
-		union all select reason, count(*) from spool_usage where kind = 'deducted' group by 1`)
-	check(t, err)
-	stored := map[string]int{}
-	var key string
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&key, &n}, func() error { stored[key] += n; return nil })
-	check(t, err)
-	lost, repeated, unknown := 0, 0, 0
-	for key, at := range l.acked {
-		if stored[key] == 0 {
-			lost++
-			t.Logf("lost: %s, acknowledged at %v", key, at.UTC().Format(time.TimeOnly+".000"))
-		}
-	}
-	for key, n := range stored {
-		if n > 1 {
-			repeated++
-		}
-		if l.acked[key].IsZero() {
-			unknown++
-		}
-	}
-	if lost+repeated+unknown > 0 || len(l.acked) == 0 {
-		t.Errorf("of %d acknowledged writes, %d are lost and %d were applied twice; %d others were applied",
-			len(l.acked), lost, repeated, unknown)
-	}
-	t.Logf("%d writes, %d reads, %d answers 503, %d replays",
-		len(l.acked), l.reads.Load(), l.unavailable.Load(), l.replays.Load())
 }

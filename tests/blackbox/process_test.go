@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"spoolwright/db/local"
 	"spoolwright/tests/testkit"
 )
 
@@ -233,7 +234,7 @@ func (p program) startAs(t *testing.T, change func(*exec.Cmd), env []string, arg
 // launch is startAs without waiting.
 func (p program) launch(t *testing.T, change func(*exec.Cmd), env []string, args ...string) *process {
 	t.Helper()
-	transport := &http.Transport{}
+	transport := &http.Transport{MaxIdleConnsPerHost: 32}
 	c := &process{
 		cmd: exec.Command(string(p), args...), client: &http.Client{Transport: transport}, exited: make(chan struct{}),
 	}
@@ -488,6 +489,11 @@ var (
 
 // ownerURL returns the URL of the owner of the tables in a database of the tests' PostgreSQL.
 func ownerURL(name string) string { return testkit.WithDatabase(testkit.Private().OwnerURL(), name) }
+
+// databaseEnv are the settings of a service on a PostgreSQL of its own.
+func databaseEnv(s *local.Server) []string {
+	return []string{"DATABASE_URL=" + s.AppURL(), "MIGRATE_DATABASE_URL=" + s.OwnerURL(), secretEnv}
+}
 
 const secretEnv = "JWT_SECRET=a secret for tests of the program that is long enough"
 

@@ -63,13 +63,12 @@ func TestWebhookFaults(t *testing.T) {
 		}
 	}))
 	t.Cleanup(receiver.Close)
-	f.program.addUser(t, f.env, "farm", "admin@farm.example", "admin")
-	admin := f.children[0].login(t, "admin@farm.example", testPassword)
 	for n := range 3 {
-		f.children[0].create(t, admin, "/api/v1/webhooks",
+		f.instances[0].process.Load().create(t, f.token, "/api/v1/webhooks",
 			map[string]any{"url": fmt.Sprint(receiver.URL, "/", n), "events": []string{"order.received"}})
 	}
 
+	client := &rigClient{rig: f.rig}
 	var sent atomic.Int64
 	var wait sync.WaitGroup
 	for range 8 {
@@ -80,13 +79,13 @@ func TestWebhookFaults(t *testing.T) {
 					return
 				}
 				order := map[string]any{"source": "shop", "reference": fmt.Sprint("good ", n)}
-				if a, err := f.post("/api/v1/orders", "", order); err != nil || a.status != 201 && a.status != 200 {
+				if a, err := client.send("POST", "/api/v1/orders", "", order, nil); err != nil || a.status != 201 && a.status != 200 {
 					f.fail(fmt.Errorf("POST /api/v1/orders: %d %s %v", a.status, a.body, err))
 				}
 				if n%10 == 0 {
 					order["reference"], order["items"] = fmt.Sprint("bad ", n),
 						[]any{map[string]any{"sku": "unknown", "quantity": 1}}
-					if a, err := f.post("/api/v1/orders", "", order); err != nil || a.status != 400 {
+					if a, err := client.send("POST", "/api/v1/orders", "", order, nil); err != nil || a.status != 400 {
 						f.fail(fmt.Errorf("an order of an unknown product: %d %s %v", a.status, a.body, err))
 					}
 				}
@@ -103,11 +102,7 @@ func TestWebhookFaults(t *testing.T) {
 			f.waitForRecovery(t)
 			continue
 		}
-		i := rand.IntN(faultInstances)
-		f.urls[i].Store(nil)
-		check(t, f.children[i].cmd.Process.Kill())
-		<-f.children[i].exited
-		f.start(t, i)
+		f.kill(t, f.instances[rand.IntN(faultInstances)])
 	}
 	wait.Wait()
 	check(t, f.failure())
