@@ -83,9 +83,8 @@ func TestRecall(t *testing.T) {
 		"items.1.grams": "10", "items.1.order_id": "null", "items.2.run_id": printed, "items.2.customer": "Own",
 		"items.2.product_name": "Product HOOK", "items.3.run_id": "null", "items.4.run_id": "null"})
 	for _, customer := range []string{"Stock", "Kits"} {
-		if !strings.Contains(string(report.Body), `"customer":"`+customer+`"`) {
-			t.Errorf("the report does not name the order of %s: %s", customer, report.Body)
-		}
+		testkit.Contains(t, string(report.Body), `"customer":"`+customer+`"`,
+			"the report does not name the order of %s", customer)
 	}
 
 	// The run that waits will print from the new filament. What was printed before stays of the lot.

@@ -209,9 +209,7 @@ func TestSameOrderTwice(t *testing.T) {
 		body(j{"status": "done"}),
 		body(j{"items": []j{{"sku": "unknown"}}})} {
 		a := shop.Post(t, path, other).WantError(409, "ORDER_CONFLICT")
-		if !strings.Contains(a.Text("detail"), "shopify 1042") {
-			t.Errorf("the detail is %s", a.Text("detail"))
-		}
+		testkit.Contains(t, a.Text("detail"), "shopify 1042", "the detail")
 	}
 	for _, elsewhere := range []j{body(j{"source": "etsy"}), body(j{"source": nil}), body(j{"reference": "1043"}),
 		body(j{"reference": nil}), body(j{"reference": nil}), body(j{"reference": ""}), body(j{"reference": ""})} {

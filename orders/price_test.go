@@ -196,9 +196,7 @@ func TestCurrencies(t *testing.T) {
 		}
 	}
 	report := c.Get(t, margins+"?group_by=order").Want(200).Shows(map[string]string{"revenue": "20"})
-	if !strings.Contains(report.Text("unknown_parts"), "currency") {
-		t.Errorf("unknown_parts of the report: %s", report.Text("unknown_parts"))
-	}
+	testkit.Contains(t, report.Text("unknown_parts"), "currency", "unknown_parts of the report")
 	c.Get(t, path+"?customer=Ada").Want(200).Shows(map[string]string{"items.0.value": "null"})
 	// The usual price of a product is not one in an unknown currency.
 	at := path + "/" + usd.ID()

@@ -260,9 +260,8 @@ func TestBusyPrinter(t *testing.T) {
 		before := o.Get(t, run).Want(200)
 		o.want(run, "PRINTER_BUSY")
 		o.Post(t, run+"/start", nil).WantError(409, "PRINTER_BUSY")
-		if after := o.Get(t, run).Want(200); string(after.Body) != string(before.Body) {
-			t.Errorf("a refused start changes the run: %s", after.Body)
-		}
+		testkit.Equal(t, string(o.Get(t, run).Want(200).Body), string(before.Body),
+			"a refused start changes the run")
 	}
 	busy(second)
 	o.starts(o.run, "") // it prints

@@ -54,34 +54,25 @@ func TestMoveRun(t *testing.T) {
 		{"a", 5, "b1 d2 c3 e4 a5"},
 	} {
 		move(step.note, step.place).Want(200)
-		if got := queueOf(t, c, printer); got != step.want {
-			t.Errorf("%s to %d: %s, want %s", step.note, step.place, got, step.want)
-		}
+		testkit.Equal(t, queueOf(t, c, printer), step.want, "%s to %d", step.note, step.place)
 	}
 	before := c.Get(t, runs+"/"+ids["b"]).Want(200)
 	move("d", 2).Want(200) // where it is
-	if after := c.Get(t, runs+"/"+ids["b"]).Want(200); after.Text("updated_at") != before.Text("updated_at") {
-		t.Error("a move to the same place changed another run")
-	}
+	testkit.Equal(t, c.Get(t, runs+"/"+ids["b"]).Want(200).Text("updated_at"), before.Text("updated_at"),
+		"a move to the same place changed another run")
 	c.Patch(t, runs+"/"+ids["a"], j{"queue_position": 1.5}).Want(200)
 	move("e", 2).Want(200)
-	if got := queueOf(t, c, printer); got != "b1 e2 a3 d4 c5" {
-		t.Errorf("beside a position that is no place: %s", got)
-	}
+	testkit.Equal(t, queueOf(t, c, printer), "b1 e2 a3 d4 c5", "beside a position that is no place")
 	c.Post(t, runs+"/"+ids["c"]+"/start", nil).Want(200)
 	move("d", 1).Want(200).Shows(map[string]string{"queue_position": "1"})
-	if got := queueOf(t, c, printer); got != "c5 d1 b2 e3 a4" {
-		t.Errorf("behind a run that has started: %s", got)
-	}
+	testkit.Equal(t, queueOf(t, c, printer), "c5 d1 b2 e3 a4", "behind a run that has started")
 	if move("y", 1).Want(200); queueOf(t, c, printer) != "c5 d1 b2 e3 a4" {
 		t.Error("a run without a printer moved those of a printer")
 	}
 	c.Get(t, runs+"/"+ids["x"]).Want(200).Shows(map[string]string{"queue_position": "2"})
 
 	move("c", 3).Want(200)
-	if got := queueOf(t, c, printer); got != "c5 d1 b2 e3 a4" {
-		t.Errorf("after the move of a run that has started: %s", got)
-	}
+	testkit.Equal(t, queueOf(t, c, printer), "c5 d1 b2 e3 a4", "after the move of a run that has started")
 	for _, status := range []string{"completed", "failed", "cancelled"} {
 		c.Patch(t, runs+"/"+ids["c"], j{"status": status}).Want(200)
 		move("c", 1).WantError(400, "RUN_NOT_OPEN")

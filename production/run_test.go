@@ -295,9 +295,7 @@ func TestCompleteConcurrentWithMaterials(t *testing.T) {
 				deducted -= grams
 			}
 		}
-		if deducted != sum {
-			t.Errorf("%v g were deducted, and the materials used %v g", deducted, sum)
-		}
+		testkit.Equal(t, deducted, sum, "grams that were deducted, and those that the materials used")
 	}
 }
 

@@ -27,9 +27,7 @@ func TestConnectPrinter(t *testing.T) {
 		"SPOOLMAN_BASE_URL=http://x:swk_", "New key", "last used: never")
 	key := secretKey.FindString(shown.text)
 	lines := "[spoolman]\nserver: " + strings.Replace(api.URL, "://", "://x:"+key+"@", 1) + "/spoolman"
-	if !strings.Contains(shown.text, lines) {
-		t.Errorf("the lines for Moonraker are not %s", lines)
-	}
+	testkit.Contains(t, shown.text, lines, "the lines for Moonraker are not %s", lines)
 	if again := b.do(t, "POST", connect, form).to(t, at); secretKey.MatchString(again.text) {
 		t.Error("the key is shown again")
 	}
@@ -83,9 +81,7 @@ func TestWatchPrinter(t *testing.T) {
 	saved := b.get(t, page+"?kind=octoprint").submit(t, page, "address", "http://127.0.0.1:1", "secret", key).to(t, page)
 	saved.shows(t, "The connection is saved.", "OctoPrint", "Empty keeps the stored one")
 	tested := saved.submit(t, page+"/test").want(t, 200).shows(t, "nothing answers at this port")
-	if strings.Contains(saved.text+tested.text, key) {
-		t.Error("a page shows the key")
-	}
+	testkit.Lacks(t, saved.text+tested.text, key, "a page shows the key")
 	b.get(t, page).submit(t, page, "address", "http://127.0.0.1:1").to(t, page)
 	c.Get(t, "/api/v1"+page).Want(200).Shows(map[string]string{"has_secret": "true"})
 	b.get(t, at).shows(t, "http://127.0.0.1:1")

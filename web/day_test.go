@@ -68,9 +68,7 @@ func TestDay(t *testing.T) {
 	b.get(t, "/").shows(t, "Ada A-7 · 3 × Hook Can be printed 2024-02-01")
 
 	path := "/runs/new?order_item=" + item + "&product=" + strings.TrimPrefix(product, "/products/") + "&quantity=3"
-	if !strings.Contains(page.text, strings.ReplaceAll(path, "&", "&amp;")) {
-		t.Errorf("the order does not lead to %s", path)
-	}
+	testkit.Contains(t, page.text, strings.ReplaceAll(path, "&", "&amp;"), "the order does not lead to %s", path)
 	fresh := b.get(t, path).want(t, 200)
 	fresh.submit(t, "/runs/new", "materials[0].spool_number", "99", "estimated_print_time_hours", "x").want(t, 422).
 		shows(t, "Must be a number.")

@@ -13,9 +13,7 @@ import (
 func (p *page) faulty(t *testing.T, links int) string {
 	t.Helper()
 	p.want(t, 422)
-	if !strings.Contains(p.text, "<title>Error: ") {
-		t.Errorf("%s: the title does not begin with Error: ", p.what)
-	}
+	testkit.Contains(t, p.text, "<title>Error: ", "%s: the title", p.what)
 	found := regexp.MustCompile(`(?s)<(div|p) class="problem" role="alert" tabindex="-1" autofocus>.*?</(div|p)>`).
 		FindAllString(p.text, -1)
 	if len(found) != 1 || strings.Count(p.text, " autofocus") != 1 {
@@ -54,17 +52,14 @@ func TestSummaryOfErrors(t *testing.T) {
 	api := newAPI(t, testkit.Options{})
 	c := api.Tenant(t).User(t, "admin")
 	b := signIn(t, c)
-	if strings.Contains(b.get(t, "/filaments/new").want(t, 200).text, "Error: ") {
-		t.Error("a form that was not sent has an error")
-	}
+	testkit.Lacks(t, b.get(t, "/filaments/new").want(t, 200).text, "Error: ",
+		"a form that was not sent has an error")
 
 	// Several fields of an editor, with the labels of the page.
 	summary := b.get(t, "/filaments/new").submit(t, "/filaments/new", "material_type", "PLA", "color_hex", "red",
 		"diameter_mm", "1.75", "net_weight_grams", "-1").faulty(t, 3)
 	for _, label := range []string{"Color :", "Filament on a full spool :"} {
-		if !strings.Contains(summary, label) {
-			t.Errorf("the summary does not name %s %s", label, summary)
-		}
+		testkit.Contains(t, summary, label, "the summary does not name %s", label)
 	}
 
 	// A nested list, and a form that is not the only one of its page.
@@ -82,9 +77,7 @@ func TestSummaryOfErrors(t *testing.T) {
 	guest := newBrowser(t, api.URL)
 	guest.get(t, "/sign-in").submit(t, "/sign-in", "email", "", "password", "").faulty(t, 2)
 	refused := guest.get(t, "/sign-in").submit(t, "/sign-in", "email", c.Email, "password", "wrong").want(t, 401)
-	if !strings.Contains(refused.text, "<title>Error: ") {
-		t.Error("the title of a refused sign-in does not begin with Error")
-	}
+	testkit.Contains(t, refused.text, "<title>Error: ", "the title of a refused sign-in")
 
 	// Many errors do not push the form away.
 	values := []string{}
@@ -93,9 +86,7 @@ func TestSummaryOfErrors(t *testing.T) {
 		values = append(values, name, strings.Repeat("x", 300))
 	}
 	summary = b.get(t, "/filaments/new").submit(t, "/filaments/new", values...).faulty(t, 8)
-	if !strings.Contains(summary, "and 1 more") {
-		t.Errorf("the summary does not say how many errors it omits: %s", summary)
-	}
+	testkit.Contains(t, summary, "and 1 more", "the summary does not say how many errors it omits")
 }
 
 func TestNamesOfButtons(t *testing.T) {
@@ -110,9 +101,8 @@ func TestNamesOfButtons(t *testing.T) {
 	b := signIn(t, c)
 	name := c.Get(t, "/api/v1/products/"+product).Text("name")
 	b.get(t, "/queue").shows(t, "Start 2 × "+name+" on Prusa 1")
-	if page := b.get(t, "/queue"); !strings.Contains(page.text, `aria-label="Earlier: 2 × `+name+`"`) {
-		t.Error("the button that moves a run does not name the run")
-	}
+	testkit.Contains(t, b.get(t, "/queue").text, `aria-label="Earlier: 2 × `+name+`"`,
+		"the button that moves a run does not name the run")
 	b.get(t, "/printers/"+printer).shows(t, "Load into slot 1", "Load into slot 2")
 	if page := b.get(t, "/reports"); strings.Count(page.text, `<label class="pick">`) < 3 ||
 		!strings.Contains(page.words(), "From To Show") {

@@ -66,9 +66,7 @@ func TestPeriodsOfReports(t *testing.T) {
 				first.AddDate(0, 0, -1).Format(time.DateOnly)),
 			fmt.Sprintf("from=%d-01-01&amp;to=%d-12-31", now.Year()-1, now.Year()-1)} {
 			link := base + "?by=month&amp;" + span
-			if !strings.Contains(p.text, `href="`+link+`"`) {
-				t.Errorf("%s: no link to %s: %s", path, link, p.text)
-			}
+			testkit.Contains(t, p.text, `href="`+link+`"`, "%s: no link to %s", path, link)
 			b.get(t, strings.ReplaceAll(link, "&amp;", "&")).want(t, 200)
 		}
 	}
@@ -77,9 +75,7 @@ func TestPeriodsOfReports(t *testing.T) {
 	if n := strings.Count(days.text, `class="use"`); n != 30 {
 		t.Errorf("%d rows for 30 days: %s", n, days.words())
 	}
-	if n := strings.Count(b.get(t, "/").text, `<rect class="none"`); n != 29 {
-		t.Errorf("%d bars for 29 days without use", n)
-	}
+	testkit.Equal(t, strings.Count(b.get(t, "/").text, `<rect class="none"`), 29, "bars for 29 days without use")
 }
 
 // Reports compare a period with the one before, draw the use over time, and lead from a reason of waste to its runs.
@@ -108,9 +104,8 @@ func TestReportsCompare(t *testing.T) {
 	if line := "M0 118L"; !strings.Contains(p.text, line) || strings.Count(p.text, "L") < 28 {
 		t.Errorf("no curve of 29 days: %s", p.text)
 	}
-	if !strings.Contains(p.text, `href="/runs/all?from=2024-02-01&amp;reason=clog&amp;to=2024-02-29"`) {
-		t.Errorf("no link to the runs: %s", p.text)
-	}
+	testkit.Contains(t, p.text, `href="/runs/all?from=2024-02-01&amp;reason=clog&amp;to=2024-02-29"`,
+		"no link to the runs")
 	b.get(t, "/runs/all?from=2024-02-01&reason=clog&to=2024-02-29").shows(t, "From 2024-02-01 to 2024-02-29", "All runs", "50 g").hides(t, "40 g")
 	b.get(t, "/runs/all?reason=clog").shows(t, "50 g", "40 g").hides(t, "10 g")
 	b.get(t, "/runs/all?reason=warping").shows(t, "No run matches.")
@@ -140,9 +135,7 @@ func TestFiguresInLists(t *testing.T) {
 	run := c.NewRun(t, product, item, 3, nil)
 	c.Patch(t, run, j{"status": "completed"}).Want(200)
 	p := b.get(t, "/orders").shows(t, "Ada In production · 1042 · etsy 4 × Product Stand In production 3 of 4", "50.00")
-	if !strings.Contains(p.text, `aria-label="Pieces printed: 3 of 4"`) {
-		t.Errorf("no bar: %s", p.text)
-	}
+	testkit.Contains(t, p.text, `aria-label="Pieces printed: 3 of 4"`, "no bar")
 	b.get(t, "/products").shows(t, "Product Stand Stand 3 1 h 12.50 1.00 11.50", "Bag 0 – – 0.00 –",
 		"Unknown, and not in the sums: machine, energy, work, failures. Admins set the rates.").hides(t, "not complete")
 	b.get(t, "/products/"+product).shows(t, "Admins set the rates.")
@@ -151,7 +144,6 @@ func TestFiguresInLists(t *testing.T) {
 	b.get(t, "/products").shows(t, "Product Stand Stand 3 1 h 12.50 3.75 8.75", "Bag 0 – – 0.00 not complete –",
 		"Unknown, and not in the sums: work. Admins set the rates.")
 	b.get(t, "/products?search=nothing").shows(t, "No product matches.").hides(t, "Unknown")
-	if !strings.Contains(b.get(t, "/products/"+product).text, `href="/runs/all?product=`+product+`"`) {
-		t.Error("the page of a product does not lead to its runs")
-	}
+	testkit.Contains(t, b.get(t, "/products/"+product).text, `href="/runs/all?product=`+product+`"`,
+		"the page of a product does not lead to its runs")
 }

@@ -128,9 +128,7 @@ func TestFilamentForms(t *testing.T) {
 	for name, want := range map[string]string{"net_weight_grams": "750", "remaining_weight_grams": "750",
 		"purchase_price": "31.5"} {
 		in := `name="` + name + `" value="" inputmode="decimal" autocomplete="off" placeholder="` + want + `"`
-		if !strings.Contains(p.text, in) {
-			t.Errorf("the page has no %s", in)
-		}
+		testkit.Contains(t, p.text, in, "the page has no %s", in)
 	}
 	b.get(t, "/spools/new?filament_id=x").want(t, 200)
 	spool := p.submit(t, "/spools/new").want(t, 303).header.Get("Location")

@@ -115,9 +115,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: %v", p.what, p.header)
 		}
 	}
-	if p := viewer.get(t, "/files/spools.csv"); !strings.Contains(p.text, "PETG,,Blue") {
-		t.Errorf("the file is %s", p.text)
-	}
+	testkit.Contains(t, viewer.get(t, "/files/spools.csv").text, "PETG,,Blue", "the file")
 	viewer.get(t, "/files/users.csv").want(t, 404)
 	viewer.get(t, "/files/spools").want(t, 404)
 }
@@ -190,12 +188,9 @@ func TestOwnList(t *testing.T) {
 	// The farm's next file has the same columns.
 	next := upload(t, b, "", "text", "Wer;Marke;Farbe;Zeug;Gewicht\nAnn;eSun;Rot;PLA;1.000\n").want(t, 200).
 		shows(t, "as in the last file")
-	if field := next.form(t, "/files").Get("map.0"); field != "notes" {
-		t.Errorf("the page has forgotten what the last file was: %q", field)
-	}
-	if field := upload(t, signIn(t, other), "", "text", list).want(t, 200).form(t, "/files").Get("map.5"); field != "" {
-		t.Errorf("another farm knows the file: %q", field)
-	}
+	testkit.Equal(t, next.form(t, "/files").Get("map.0"), "notes", "the page has forgotten what the last file was")
+	testkit.Equal(t, upload(t, signIn(t, other), "", "text", list).want(t, 200).form(t, "/files").Get("map.5"), "",
+		"another farm knows the file")
 }
 
 // A file that does not show how its numbers and dates are to be read is refused with both readings, until its sender
@@ -340,9 +335,7 @@ func TestOrderFiles(t *testing.T) {
 	p := upload(t, b, etsy, "what", "orders").want(t, 200).shows(t, "1 created, 0 updated, 0 unchanged, 1 skipped",
 		"New orders that are shipped, canceled or not paid are skipped.", "an order has no such field").
 		hides(t, "Known numbers")
-	if !strings.Contains(p.text, `<option value="dragons.example">`) {
-		t.Error("the page does not suggest the connection")
-	}
+	testkit.Contains(t, p.text, `<option value="dragons.example">`, "the page does not suggest the connection")
 	form := p.form(t, "/files")
 	if form.Get("map.8") != "reference" || form.Get("map.0") != "" || form.Get("default.source") != "etsy" {
 		t.Errorf("the page suggests %v", form)
@@ -357,9 +350,7 @@ func TestOrderFiles(t *testing.T) {
 	// Any other list, with a wrong row and a column that has no name of anybody.
 	const list = "Order;What;Qty;Price\n1;Vase;1;23,49 €\n2;Vase;x;1,00 €\n"
 	form = upload(t, b, list, "what", "orders").want(t, 200).form(t, "/files")
-	if form.Get("map.1") != "" {
-		t.Errorf("the column What is %s", form.Get("map.1"))
-	}
+	testkit.Equal(t, form.Get("map.1"), "", "the choice for the column What")
 	form.Set("map.1", "title")
 	form.Set("default.source", "market")
 	checked := b.do(t, "POST", "/files", form).want(t, 200).shows(t, "1 created", "1 row has problems")

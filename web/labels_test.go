@@ -55,9 +55,7 @@ func TestLabels(t *testing.T) {
 	b := signIn(t, c)
 	first, second := c.NewSpool(t, 500, nil), c.NewSpool(t, 400, j{"color": "Red"})
 	page := b.get(t, "/labels?size=5160&id="+second+"&id="+first).want(t, 200).shows(t, "#2 PLA Red", "#1 PLA Black")
-	if !strings.Contains(page.text, `class="labels s5160"`) {
-		t.Error("the labels have another size")
-	}
+	testkit.Contains(t, page.text, `class="labels s5160"`, "the labels have another size")
 	paths := regexp.MustCompile(`<path d="(M[^"]+)" stroke`).FindAllStringSubmatch(page.text, -1)
 	if len(paths) != 2 {
 		t.Fatalf("%d codes", len(paths))
@@ -103,8 +101,7 @@ func TestPrintedLanguage(t *testing.T) {
 	order := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": product, "quantity": 1}}}).Want(201).ID()
 	for path, want := range map[string]string{"/labels?id=" + spool: "de", "/products/labels?id=" + product: "de",
 		"/packing?id=" + order: "de", "/packing": "en", "/orders/" + order: "en"} {
-		if p := b.get(t, path).want(t, 200); !strings.Contains(p.text, `<html lang="`+want+`">`) {
-			t.Errorf("%s is not in %s", path, want)
-		}
+		testkit.Contains(t, b.get(t, path).want(t, 200).text, `<html lang="`+want+`">`,
+			"%s is not in %s", path, want)
 	}
 }

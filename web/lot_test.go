@@ -19,9 +19,8 @@ func TestLotOnPages(t *testing.T) {
 		"materials": []j{{"spool_id": spool, "actual_weight_grams": 100}}}).Want(201).ID()
 	c.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).Want(200)
 	const page = "/reports/lot?lot_number=A%2f7%20%26b"
-	if body := b.get(t, "/spools/"+spool).text; !strings.Contains(body, `href="`+page+`"`) {
-		t.Errorf("the page of the spool does not lead to %s", page)
-	}
+	testkit.Contains(t, b.get(t, "/spools/"+spool).text, `href="`+page+`"`,
+		"the page of the spool does not lead to %s", page)
 	b.get(t, page).shows(t, "1 PLA Black", "900 g", "Product Hook", "MK4", "100 g", "Ada")
 	b.get(t, "/reports/lot").shows(t, "Type the lot number")
 	b.get(t, "/reports/lot?lot_number=x").shows(t, "No spool has or had filament of this lot.")

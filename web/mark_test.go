@@ -28,7 +28,6 @@ func TestMarksOfStates(t *testing.T) {
 			t.Errorf("%s has no mark %s", is.status, is.class)
 		}
 	}
-	if text := b.get(t, "/orders?status=done").text; !strings.Contains(text, `<i class="mark good"></i>Done`) {
-		t.Error("the list of orders has no marks")
-	}
+	testkit.Contains(t, b.get(t, "/orders?status=done").text, `<i class="mark good"></i>Done`,
+		"the list of orders has no marks")
 }

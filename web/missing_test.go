@@ -25,9 +25,7 @@ func TestMissingThings(t *testing.T) {
 			page := b.get(t, path).want(t, 404)
 			page.shows(t, "Not found", "Sign out")
 			main := page.text[strings.Index(page.text, "<main"):]
-			if !strings.Contains(main, `href="`+list+`"`) {
-				t.Errorf("%s does not lead to %s: %s", path, list, main)
-			}
+			testkit.Contains(t, main, `href="`+list+`"`, "%s does not lead to %s", path, list)
 		}
 	}
 	b.get(t, "/nowhere").want(t, 404).shows(t, "Not found", "Sign out")

@@ -20,9 +20,8 @@ func TestTaxAndCurrencies(t *testing.T) {
 	c.Get(t, "/api/v1/settings").Want(200).Shows(map[string]string{"prices_include_tax": "true",
 		"sales_tax_percent": "19", "exchange_rates.0.currency": "USD", "exchange_rates.0.rate": "0.92",
 		"exchange_rates.1.rate": "1.17"})
-	if got := b.get(t, "/settings").form(t, "/settings").Get("exchange_rates"); got != "USD 0.92; GBP 1.17" {
-		t.Errorf("the rates are shown as %q", got)
-	}
+	testkit.Equal(t, b.get(t, "/settings").form(t, "/settings").Get("exchange_rates"), "USD 0.92; GBP 1.17",
+		"the rates are shown as")
 	settings("exchange_rates", "USD").want(t, 422)
 	settings("exchange_rates", "").to(t, "/settings")
 	c.Get(t, "/api/v1/settings").Want(200).Shows(map[string]string{"exchange_rates.#": "0"})

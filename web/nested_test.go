@@ -51,9 +51,7 @@ func TestNestedLists(t *testing.T) {
 	c.Get(t, "/api/v1"+order).Shows(map[string]string{"customer": "Ada", "items.0.quantity": "1",
 		"items.0.unit_price": "4.5", "items.1.product_name": "Lamp", "items.1.quantity": "2", "items.2.quantity": "7",
 		"items.2.unit_price": "3.95"})
-	if n := len(c.Get(t, "/api/v1/orders").List("items")); n != 1 {
-		t.Errorf("%d orders, want 1", n)
-	}
+	testkit.Equal(t, len(c.Get(t, "/api/v1/orders").List("items")), 1, "orders")
 	form := page.form(t, "/orders/new")
 	form.Set("rows.items", "999999999")
 	form.Set("more", "1")

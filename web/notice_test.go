@@ -114,9 +114,7 @@ func TestForgedNotices(t *testing.T) {
 	answer := b.get(t, at).submit(t, at+"/deduct", "weight_grams", "1").want(t, 303)
 	cookie := answer.header.Get("Set-Cookie")
 	for _, part := range []string{b.cookie(t) + "-notice=", "; Path=/", "; HttpOnly", "; SameSite=Lax", "; Max-Age=60"} {
-		if !strings.Contains(cookie, part) {
-			t.Errorf("the cookie is %s", cookie)
-		}
+		testkit.Contains(t, cookie, part, "the cookie")
 	}
 	sent := answer.header.Values("Set-Cookie")
 	value := strings.TrimPrefix(strings.Split(sent[0], ";")[0], b.cookie(t)+"-notice=")

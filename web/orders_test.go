@@ -152,14 +152,11 @@ func TestDeliverOrder(t *testing.T) {
 		t.Errorf("the form has %v", form)
 	}
 
-	if !strings.Contains(p.text, item+`/print"`) {
-		t.Error("the page does not print what is missing")
-	}
+	testkit.Contains(t, p.text, item+`/print"`, "the page does not print what is missing")
 	enough, _ := c.NewOrder(t, clip, 1)
 	c.Patch(t, enough, j{"due_date": "2024-01-01"}).Want(200) // before the others
-	if p := b.get(t, strings.TrimPrefix(enough, "/api/v1")).shows(t, "1 in stock"); strings.Contains(p.text, `/print"`) {
-		t.Error("the page prints what is in stock")
-	}
+	testkit.Lacks(t, b.get(t, strings.TrimPrefix(enough, "/api/v1")).shows(t, "1 in stock").text, `/print"`,
+		"the page prints what is in stock")
 	c.Delete(t, enough).Want(204)
 
 	// What is in stock is delivered, and taken back.
@@ -172,9 +169,8 @@ func TestDeliverOrder(t *testing.T) {
 	// Wrong numbers stay in the form, and nothing is delivered. In particular, an empty form is not the whole order.
 	for _, wrong := range [][2]string{{"", "0"}, {"0", " "}, {"7", "0"}, {"x", "1"}, {"-1", "1"}} {
 		refused := p.submit(t, at+"/deliver", "items[0].quantity", wrong[0], "items[1].quantity", wrong[1]).want(t, 422)
-		if got := refused.form(t, at+"/deliver").Get("items[0].quantity"); got != strings.TrimPrefix(wrong[0], "0") {
-			t.Errorf("%v: the form has %q", wrong, got)
-		}
+		testkit.Equal(t, refused.form(t, at+"/deliver").Get("items[0].quantity"), strings.TrimPrefix(wrong[0], "0"),
+			"%v: the quantity in the form", wrong)
 	}
 	c.Get(t, "/api/v1/piece-entries?order_id="+created.ID()+"&kind=delivered").Want(200).Shows(
 		map[string]string{"total": "2"}) // the first one, and the one that takes it back
@@ -266,9 +262,8 @@ func TestTracking(t *testing.T) {
 	at := b.get(t, "/orders/new").submit(t, "/orders/new", "customer", "Ada", "carrier", "DHL", "tracking_number",
 		"0034 04").want(t, 303).header.Get("Location")
 	p := b.get(t, at).shows(t, "DHL 0034 04 Copy")
-	if !strings.Contains(p.text, "<b>0034 04</b>\n<button type=\"button\" class=\"plain\" data-copy") {
-		t.Errorf("nothing copies the number: %s", p.text)
-	}
+	testkit.Contains(t, p.text, "<b>0034 04</b>\n<button type=\"button\" class=\"plain\" data-copy",
+		"nothing copies the number")
 	b.get(t, "/orders?search=dhl+04").shows(t, "Ada", "1 order")
 	b.get(t, at+"/edit").submit(t, at+"/edit", "tracking_number", strings.Repeat("1", 101)).want(t, 422)
 	b.get(t, at+"/edit").submit(t, at+"/edit", "tracking_number", "").to(t, at).shows(t, "DHL").hides(t, "Copy")

@@ -52,9 +52,8 @@ func TestColorPicker(t *testing.T) {
 	own := b.get(t, "/spools/new?own=1").submit(t, "/spools/new?own=1", "color", "Red", "net_weight_grams", "1000",
 		"color_hex.pick", "#aa0000").want(t, 303).header.Get("Location")
 	c.Get(t, "/api/v1"+own).Shows(map[string]string{"color_hex": "#AA0000"})
-	if !strings.Contains(b.get(t, "/spools/new?own=1").text, `<option value="Polymaker">`) {
-		t.Error("the brand has no suggestions")
-	}
+	testkit.Contains(t, b.get(t, "/spools/new?own=1").text, `<option value="Polymaker">`,
+		"the brand has no suggestions")
 }
 
 // A color without a code is shown as its name says, and only shown.
@@ -67,9 +66,7 @@ func TestGuessedSwatch(t *testing.T) {
 	spool := c.NewSpool(t, 500, j{"color": "Galaxy Black"})
 	const guessed, set = `fill="#1B1B1B"`, `fill="#00FF00"`
 	for _, path := range []string{"/filaments", "/filaments/" + filament, "/spools", "/spools/" + spool} {
-		if p := b.get(t, path).want(t, 200); !strings.Contains(p.text, guessed) {
-			t.Errorf("%s has no black: %s", path, p.text)
-		}
+		testkit.Contains(t, b.get(t, path).want(t, 200).text, guessed, "%s has no black", path)
 	}
 	for _, path := range []string{"/filaments/" + filament, "/spools/" + spool} {
 		c.Get(t, "/api/v1"+path).Shows(map[string]string{"color_hex": "null"})
@@ -81,7 +78,5 @@ func TestGuessedSwatch(t *testing.T) {
 		}
 	}
 	odd := c.NewSpool(t, 500, j{"color": "Regenbogen"})
-	if p := b.get(t, "/spools/"+odd); !strings.Contains(p.text, `class="unknown"`) {
-		t.Error("a color without a meaning is shown")
-	}
+	testkit.Contains(t, b.get(t, "/spools/"+odd).text, `class="unknown"`, "a color without a meaning is shown")
 }

@@ -29,13 +29,9 @@ func TestChoices(t *testing.T) {
 
 	first := b.get(t, "/choices/products?search=foot").want(t, 200).shows(t, "Foot 00 F-00 · 0 in stock", "Foot 19").
 		hides(t, "Foot 20")
-	if !strings.Contains(first.text, `<li hidden data-next="2">`) {
-		t.Errorf("there is no next page: %s", first.text)
-	}
+	testkit.Contains(t, first.text, `<li hidden data-next="2">`, "there is no next page")
 	last := b.get(t, "/choices/products?search=foot&page=2").shows(t, "Foot 20", "Foot 24")
-	if strings.Contains(last.text, "data-next") {
-		t.Errorf("the last page has a next one: %s", last.text)
-	}
+	testkit.Lacks(t, last.text, "data-next", "the last page has a next one")
 	for _, test := range []struct{ query, shows, hides string }{
 		{"filaments?search=red", "PLA Red", ""}, {"filament-numbers?search=1", "PLA Red", ""},
 		{"spools", "#2 PLA Teal 430 g · Box", "Gone"}, {"spools?search=1", "#1 PLA Gone 0 g", "Teal"},

@@ -80,9 +80,7 @@ func TestChangeParts(t *testing.T) {
 			before[test.want[i]], want[test.want[i]] = c.Get(t, of).Text(test.want[i]), test.want[i+1]
 		}
 		p := b.get(t, at).want(t, 200)
-		if strings.Contains(p.text, `name="edit" open`) {
-			t.Errorf("%s: a form is open", test.part)
-		}
+		testkit.Lacks(t, p.text, `name="edit" open`, "%s: a form is open", test.part)
 		refused := p.submit(t, at+test.part, test.wrong, "x").want(t, 422)
 		if refused.form(t, at+test.part).Get(test.wrong) != "x" || !strings.Contains(refused.text, `name="edit" open`) {
 			t.Errorf("%s: the refused form is closed, or empty: %s", test.part, refused.words())

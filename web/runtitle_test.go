@@ -29,15 +29,11 @@ func TestRunTitles(t *testing.T) {
 	shows := func(path string, texts ...string) *page {
 		t.Helper()
 		p := b.get(t, path).want(t, 200).shows(t, texts...)
-		if !strings.Contains(p.text, `fill="#c0ffee"`) {
-			t.Errorf("%s: the run has no swatch", path)
-		}
+		testkit.Contains(t, p.text, `fill="#c0ffee"`, "%s: the run has no swatch", path)
 		return p
 	}
 	for _, path := range []string{"/runs", "/queue", "/printers/" + printer, "/runs/" + run} {
-		if p := shows(path, title); !strings.Contains(p.text, `class="bar progress"`) {
-			t.Errorf("%s: has no progress", path)
-		}
+		testkit.Contains(t, shows(path, title).text, `class="bar progress"`, "%s: has no progress", path)
 	}
 	shows("/runs", title+" MK4 · 1042 · 40 g · until")
 	shows("/runs/"+run, title+" Printing · MK4 · 1042", "#1 PLA Black")

@@ -35,9 +35,7 @@ func TestSignIn(t *testing.T) {
 	in := wrong.submit(t, "/sign-in", "password", testkit.Password)
 	cookie := in.header.Get("Set-Cookie")
 	for _, part := range []string{b.cookie(t) + "=", "; Path=/", "; HttpOnly", "; SameSite=Lax", "; Max-Age=604800"} {
-		if !strings.Contains(cookie, part) {
-			t.Errorf("the cookie is %s", cookie)
-		}
+		testkit.Contains(t, cookie, part, "the cookie")
 	}
 	in.to(t, "/spools?sort=number").shows(t, "Spools", "Sign out", "Test operator")
 	b.get(t, "/sign-in").to(t, "/")

@@ -708,9 +708,7 @@ func TestSignOnCreatesUsers(t *testing.T) {
 	}
 	with(nil)
 	b := newBrowser(t, w.api.URL)
-	if to := w.begin(t, b); !strings.Contains(to, "scope=openid+email+profile+groups&") {
-		t.Errorf("the scope is not asked for: %s", to)
-	}
+	testkit.Contains(t, w.begin(t, b), "scope=openid+email+profile+groups&", "the scope is not asked for")
 	try("1", "ada@"+domain, []string{"staff", "printing", "bosses"}, nil).in(t, "ada@"+domain)
 	role("ada@"+domain, "admin")
 	try("1", "ada@"+domain, "nothing", nil).in(t, "ada@"+domain)
@@ -1114,9 +1112,8 @@ func TestSignOnSettings(t *testing.T) {
 	b.get(t, signOnPath).submit(t, signOnPath+"/remove").to(t, signOnPath).shows(t, "The sign-on is removed.")
 	session.get(t, "/account").want(t, 303)
 	w.admin.Get(t, signOnAPI).WantError(404, "NOT_FOUND")
-	if gone := session.get(t, w.path()).want(t, 404).header.Get("Set-Cookie"); !strings.Contains(gone, "-farm=; ") {
-		t.Errorf("the browser keeps the farm: %q", gone)
-	}
+	testkit.Contains(t, session.get(t, w.path()).want(t, 404).header.Get("Set-Cookie"), "-farm=; ",
+		"the browser keeps the farm")
 	session.get(t, "/sign-in").hides(t, "Sign in at your provider")
 
 	// Without PUBLIC_URL, there is no address for the provider.

@@ -130,9 +130,7 @@ func TestPictureOfProduct(t *testing.T) {
 	thumb := `src="` + at + "/picture?size=small&amp;version=" + version + `" alt=""`
 	for _, path := range []string{"/orders", "/runs", "/runs/all", "/queue", "/", "/orders/" + order + "/plan",
 		"/orders/" + order, "/packing?id=" + order} {
-		if p := b.get(t, path).want(t, 200); !strings.Contains(p.text, thumb) {
-			t.Errorf("%s shows no picture", path)
-		}
+		testkit.Contains(t, b.get(t, path).want(t, 200).text, thumb, "%s shows no picture", path)
 	}
 	shown := b.get(t, at+"/picture?size=small&version="+version).want(t, 200)
 	testkit.Equal(t, shown.header.Get("Content-Type"), "image/png", "type")

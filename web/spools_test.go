@@ -54,9 +54,7 @@ func TestSpoolList(t *testing.T) {
 	form["id"] = []string{red, blue}
 	const change = "/spools/change?sort=number"
 	edit := b.do(t, "POST", change, form).want(t, 200).shows(t, "Edit the chosen spools", "2 spools")
-	if got := edit.form(t, change)["id"]; len(got) != 2 {
-		t.Errorf("the chosen spools are lost: %v", got)
-	}
+	testkit.Equal(t, len(edit.form(t, change)["id"]), 2, "the chosen spools are lost")
 	edit.submit(t, change).want(t, 422).shows(t, "Fill in at least one field.")
 	refused := edit.submit(t, change, "purchase_price", "cheap").want(t, 422).shows(t, "Must be a number")
 	if got := refused.form(t, change); got.Get("purchase_price") != "cheap" || len(got["id"]) != 2 {
@@ -268,9 +266,7 @@ func TestUndoChangeOfSpools(t *testing.T) {
 	p = change("location", "B", ids...).says(t, "Changed 2 of 3 chosen spools.") // one of them is there
 	p.take(t)
 	has("location", "A", "A", "B")
-	if p := change("location", "C", ids...); strings.Contains(p.text, ">Undo<") {
-		t.Error("spools with different values have an Undo")
-	}
+	testkit.Lacks(t, change("location", "C", ids...).text, ">Undo<", "spools with different values have an Undo")
 	change("archived", "", ids...).take(t)
 	has("archived", "false", "false", "false")
 	change("purchase_price", "5", ids[:2]...).take(t)

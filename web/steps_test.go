@@ -3,7 +3,6 @@ package web_test
 import (
 	"html"
 	"net/url"
-	"strings"
 	"testing"
 
 	"spoolwright/tests/testkit"
@@ -26,9 +25,7 @@ func TestFirstSteps(t *testing.T) {
 	}
 	// The script replaces both if the time zone of the browser is another one.
 	for _, want := range []string{`"America/Los_Angeles":"USD"`, `"Europe/London":"GBP"`} {
-		if !strings.Contains(html.UnescapeString(page.text), want) {
-			t.Errorf("the page has no %s: %s", want, page.text)
-		}
+		testkit.Contains(t, html.UnescapeString(page.text), want, "the page has no %s: %s", want, page.text)
 	}
 	page.submit(t, "/first-steps/place", "time_zone", "Mars").want(t, 422).shows(t, "First steps", "IANA")
 	page.submit(t, "/first-steps/place").to(t, "/").shows(t, "Time zone and currency Done").

@@ -99,16 +99,12 @@ func TestTodayLinks(t *testing.T) {
 	today := b.get(t, "/")
 	for _, link := range []string{"/runs/all?status=confirm", "/runs/all?status=ready",
 		"/runs/all?status=printing", "/orders"} {
-		if !strings.Contains(today.text, `<p><a href="`+link+`">all 9</a></p>`) {
-			t.Errorf("no link to %s: %s", link, today.text)
-		}
+		testkit.Contains(t, today.text, `<p><a href="`+link+`">all 9</a></p>`, "no link to %s", link)
 		if p := b.get(t, link).want(t, 200); link != "/runs/all?status=printing" && strings.Count(p.text, "<tr>") != 10 {
 			t.Errorf("%s: %s", link, p.words())
 		}
 	}
-	if n := strings.Count(today.text, `<li class="run">`); n != 24 {
-		t.Errorf("%d rows of runs", n)
-	}
+	testkit.Equal(t, strings.Count(today.text, `<li class="run">`), 24, "rows of runs")
 	today.shows(t, "Printing 1 × Product Stand P0 until").hides(t, "P8")
 }
 
@@ -150,9 +146,8 @@ func TestAllRuns(t *testing.T) {
 	}
 	// A choice shows what the address selects, also if it is not among the first.
 	c.Delete(t, "/api/v1/products/"+lamp).Want(204)
-	if p := b.get(t, "/runs/all?product="+lamp); !strings.Contains(p.text, ` checked><span><b>Removed</b>`) {
-		t.Errorf("the choice has nothing selected: %s", p.text)
-	}
+	testkit.Contains(t, b.get(t, "/runs/all?product="+lamp).text, ` checked><span><b>Removed</b>`,
+		"the choice has nothing selected")
 	other := signIn(t, api.Operator(t))
 	other.get(t, "/runs/all?product="+stand+"&spool="+spool).want(t, 200).hides(t, "Stand", "1 × ", "2 × ")
 }

@@ -38,9 +38,7 @@ func TestVariantsOfProduct(t *testing.T) {
 
 	// A list has the product once, with its variants below; a search finds variants.
 	p := b.get(t, "/products").shows(t, "1 product", "D-RED", "Light gray", hostile)
-	if n := strings.Count(p.text, `<tr><td>`); n != 1 {
-		t.Errorf("%d rows", n)
-	}
+	testkit.Equal(t, strings.Count(p.text, `<tr><td>`), 1, "rows")
 	b.get(t, "/products?search=dragon+red").shows(t, "1 product", "Dragon, Red")
 	// What follows cannot be changed.
 	page := b.get(t, "/products/"+red).shows(t, "The product of this variant", "PLA Red", "Colors of the variant").

@@ -20,9 +20,7 @@ func TestWebhookForm(t *testing.T) {
 	}
 	page.shows(t, "Tell me when", "filament runs low", "Messages have no links").hides(t, "E-mail")
 	for _, format := range []string{"standard", "discord", "slack", "teams", "ntfy", "gotify"} {
-		if !strings.Contains(page.text, `<option value="`+format+`"`) {
-			t.Errorf("the form lacks %s", format)
-		}
+		testkit.Contains(t, page.text, `<option value="`+format+`"`, "the form lacks %s", format)
 	}
 }
 

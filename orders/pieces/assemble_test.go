@@ -122,9 +122,7 @@ func TestReverse(t *testing.T) {
 	path, _ := run(t, d.Client, d.q, 2, nil)
 	d.Post(t, path+"/complete", nil).Want(200)
 	a := d.Post(t, newest(d.q), nil).WantError(409, "ENTRY_OF_RUN")
-	if !strings.Contains(a.Text("detail"), path[len(runs)+1:]) {
-		t.Errorf("the detail does not name the run: %s", a.Body)
-	}
+	testkit.Contains(t, a.Text("detail"), path[len(runs)+1:], "the detail does not name the run: %s", a.Body)
 
 	// A delivery, which opens the order again, and a return.
 	d.Post(t, d.order+"/deliver", nil).Want(200).Shows(map[string]string{"status": "done"})

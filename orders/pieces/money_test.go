@@ -72,9 +72,7 @@ func TestOrdersCostWhatTheirPiecesCost(t *testing.T) {
 			delete(want, order)
 		}
 		for order, cost := range want {
-			if cost != "" {
-				t.Errorf("the report has no row of %q, which cost %s", order, cost)
-			}
+			testkit.Equal(t, cost, "", "the cost of %q, which has no row in the report", order)
 		}
 		c.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": pieces, "piece_value": worth, "currency": "EUR"})
 	}

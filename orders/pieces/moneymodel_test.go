@@ -456,9 +456,8 @@ func (f *farm) check(what string) {
 		}
 	}
 	a := f.Get(t, margins).Want(200).Shows(map[string]string{"waiting_cost": decimal(waits)})
-	if got := strings.Replace(a.Text("cost"), "null", "0", 1); got != decimal(reported) {
-		t.Errorf("%s: the report has a cost of %s, want %s", what, got, decimal(reported))
-	}
+	testkit.Equal(t, strings.Replace(a.Text("cost"), "null", "0", 1), decimal(reported),
+		"%s: the report has a cost of", what)
 	value := f.part.value + f.kit.value
 	if got := reported - waits + value; got != spent {
 		t.Errorf("%s: %s was spent, and %s is there", what, decimal(spent), decimal(got))

@@ -3,7 +3,6 @@ package planning_test
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 	"testing"
 
 	"spoolwright/tests/testkit"
@@ -214,9 +213,7 @@ func TestMaterialNameIsShown(t *testing.T) {
 	run := f.Post(t, runsURL, j{"materials": []j{{"spool_id": carbon, "estimated_weight_grams": 10}}}).Want(201)
 	run.Shows(map[string]string{"materials.0.spool_name": "PETG-CF Black"})
 	check := f.Get(t, runsURL+"/"+run.ID()+"/check").Want(200)
-	if !strings.Contains(string(check.Body), "NO_PRINTER") {
-		t.Errorf("the check is %s", check.Body)
-	}
+	testkit.Contains(t, string(check.Body), "NO_PRINTER", "the check")
 	printer := f.printer(j{"name": "Other"})
 	f.Do(t, "PUT", printersURL+"/"+printer+"/slots/1", j{"spool_id": carbon}).Want(200)
 	f.Get(t, printersURL+"/"+printer).Want(200).Shows(map[string]string{"loaded.0.name": "PETG-CF Black"})

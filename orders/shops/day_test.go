@@ -250,15 +250,11 @@ func TestDayOfShop(t *testing.T) {
 	export := c.Get(t, orders+"/export?format=jsonl").Want(200)
 	for line := range strings.Lines(string(export.Body)) {
 		if reference, state := stateOf(t, []byte(line)); reference != "" {
-			if got[reference] != "" {
-				t.Errorf("the order %s is there twice", reference)
-			}
+			testkit.Equal(t, got[reference], "", "the order %s is there twice", reference)
 			got[reference] = state
 		}
 	}
-	if strings.Contains(string(export.Body), "Secret Street") {
-		t.Error("an address is kept")
-	}
+	testkit.Lacks(t, string(export.Body), "Secret Street", "an address is kept")
 	for reference, state := range want {
 		if got[reference] != state {
 			t.Errorf("the order %s is\n%s, and in the shop\n%s", reference, got[reference], state)

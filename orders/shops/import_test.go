@@ -608,9 +608,7 @@ func TestFilesOfShops(t *testing.T) {
 				want += "|For Eve"
 			}
 			for text := range strings.SplitSeq(want, "|") {
-				if !strings.Contains(order.Text("notes"), text) {
-					t.Errorf("the notes are %q, want %q", order.Text("notes"), text)
-				}
+				testkit.Contains(t, order.Text("notes"), text, "the notes")
 			}
 			if name == "eBay" {
 				order.Shows(map[string]string{"due_date": "2026-07-30", "reference": "11-1"})

@@ -375,9 +375,7 @@ func TestPurchase(t *testing.T) {
 		for _, name := range names {
 			got = append(got, a.Text("purchase."+name))
 		}
-		if got := strings.Join(got, " "); got != want {
-			t.Errorf("the purchase is %s, want %s", got, want)
-		}
+		testkit.Equal(t, strings.Join(got, " "), want, "the purchase")
 	}
 	filament := func(fields j) string {
 		body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75}

@@ -47,9 +47,7 @@ func TestLevelsUnderLoad(t *testing.T) {
 	const clients = 3
 	send := func(method, path string, body any, want int) *testkit.Response {
 		a := c.Do(t, method, path, body)
-		if a.Status != want {
-			t.Errorf("%s: %s", a.What, a.Body)
-		}
+		testkit.Equal(t, a.Status, want, "%s: %s", a.What, a.Body)
 		return a
 	}
 	load := func(changes bool) {

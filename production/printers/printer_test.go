@@ -3,7 +3,6 @@ package printers_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 
@@ -316,9 +315,7 @@ func TestReportLoadsNothingRemoved(t *testing.T) {
 			if removed == "" {
 				loaded = spool
 			}
-			if got := c.Get(t, path+"/"+printer).Want(200).Text("loaded"); !strings.Contains(got, loaded) {
-				t.Errorf("the printer has %s, want %s", got, loaded)
-			}
+			testkit.Contains(t, c.Get(t, path+"/"+printer).Want(200).Text("loaded"), loaded, "what is loaded")
 		})
 	}
 }

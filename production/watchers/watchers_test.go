@@ -90,9 +90,7 @@ func TestService(t *testing.T) {
 	c.Get(t, "/api/v1/production-runs/"+run).Want(200).Shows(map[string]string{"status": "in_progress",
 		"notes": "dragon.gcode"})
 	end()
-	if !strings.Contains(log.String(), "WATCH_NETWORKS") {
-		t.Errorf("no warning that all farms share the networks: %s", &log)
-	}
+	testkit.Contains(t, log.String(), "WATCH_NETWORKS", "no warning that all farms share the networks: %s", &log)
 	end = serve(t, api, io.Discard)
 	print(fake, "complete", "dragon.gcode", "000001", "completed", 2000)
 	testkit.Eventually(t, "the job has ended", shows("job.outcome", "completed"))
@@ -152,9 +150,7 @@ func TestCertificate(t *testing.T) {
 	c.Do(t, "PUT", at, bambu).Want(200)
 	wrong := c.Post(t, at+"/test", nil).Want(200)
 	wrong.Shows(map[string]string{"ok": "false", "problem": "key"})
-	if strings.Contains(string(wrong.Body), "00000000") {
-		t.Errorf("the response has the secret: %s", wrong.Body)
-	}
+	testkit.Lacks(t, string(wrong.Body), "00000000", "the response has the secret")
 	tenant.User(t, "operator").Post(t, at+"/test", nil).WantError(403, "FORBIDDEN")
 	api.Tenant(t).User(t, "admin").Post(t, at+"/test", nil).WantError(404, "NOT_FOUND")
 }
@@ -189,8 +185,6 @@ func TestNetworks(t *testing.T) {
 			continue
 		}
 		a.Want(200).Shows(map[string]string{"ok": "false", "problem": "network"})
-		if !strings.Contains(a.Text("text"), "WATCH_NETWORKS") {
-			t.Errorf("the test says %q", a.Text("text"))
-		}
+		testkit.Contains(t, a.Text("text"), "WATCH_NETWORKS", "the text of the test")
 	}
 }

@@ -3,6 +3,7 @@ package testkit
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -27,5 +28,21 @@ func EqualSlices[T comparable](tb testing.TB, got, want []T, what string, args .
 	if !slices.Equal(got, want) {
 		tb.Helper()
 		tb.Errorf("got %v, want %v: %s", got, want, fmt.Sprintf(what, args...))
+	}
+}
+
+// Contains reports an error unless text contains part.
+func Contains(tb testing.TB, text, part, what string, args ...any) {
+	if !strings.Contains(text, part) {
+		tb.Helper()
+		tb.Errorf("got %s, want %q in it: %s", text, part, fmt.Sprintf(what, args...))
+	}
+}
+
+// Lacks reports an error if text contains part.
+func Lacks(tb testing.TB, text, part, what string, args ...any) {
+	if strings.Contains(text, part) {
+		tb.Helper()
+		tb.Errorf("got %s, want no %q in it: %s", text, part, fmt.Sprintf(what, args...))
 	}
 }
