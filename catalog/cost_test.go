@@ -400,9 +400,8 @@ func TestCostsComplete(t *testing.T) {
 		}
 		list := c.Get(t, products+"?sort_by=costs_complete").Want(200)
 		for i := range list.List("items") {
-			if got := list.Value(fmt.Sprintf("items.%d.costs_complete", i)); got != complete {
-				t.Errorf("%s: costs_complete in the list is %v, want %v", when, got, complete)
-			}
+			testkit.Equal(t, list.Value(fmt.Sprintf("items.%d.costs_complete", i)), any(complete),
+				"%s: costs_complete in the list", when)
 		}
 	}
 	want("with a price", true)

@@ -365,15 +365,11 @@ func TestDryRunWithoutMaterial(t *testing.T) {
 	number := addFilament(t, c, j{"material_type": "PLA", "color": "Black"})
 	for _, name := range []string{"simplify3d.gcode", "curaengine.gcode"} {
 		dry := sent(c).Post(t, fromFile+name+"&dry_run=true", sample(t, name)).Want(200)
-		if !strings.Contains(string(dry.Body), `"code":"MATERIAL_UNKNOWN"`) {
-			t.Errorf("%s: %s", name, dry.Body)
-		}
+		testkit.Contains(t, string(dry.Body), `"code":"MATERIAL_UNKNOWN"`, "%s", name)
 		sent(c).Post(t, fromFile+name, sample(t, name)).WantError(422, "VALIDATION_ERROR")
 		chosen := fmt.Sprint("&filaments=", number)
 		dry = sent(c).Post(t, fromFile+name+"&dry_run=true"+chosen, sample(t, name)).Want(200)
-		if strings.Contains(string(dry.Body), "MATERIAL_UNKNOWN") {
-			t.Errorf("%s with a choice: %s", name, dry.Body)
-		}
+		testkit.Lacks(t, string(dry.Body), "MATERIAL_UNKNOWN", "%s with a choice", name)
 		sent(c).Post(t, fromFile+name+chosen, sample(t, name)).Want(200)
 	}
 }

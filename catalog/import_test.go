@@ -206,9 +206,7 @@ func TestImportReadsTheWholeFile(t *testing.T) {
 	const columns = "name\tmaterials.material_type\tmaterials.color\tmaterials.weight_grams\tmaterials.is_required\n"
 	const open = columns + "Dragon\tPLA\tBlack\t1.000\tx\n"
 	refused := importProducts(t, c, "mode=create", open).Fields("line 2")
-	if message := refused.Text("errors.0.message"); !strings.Contains(message, "can be read as 1000 or as 1,") {
-		t.Errorf("the message is %s", message)
-	}
+	testkit.Contains(t, refused.Text("errors.0.message"), "can be read as 1000 or as 1,", "the message")
 	importProducts(t, c, "mode=create&decimal=point", open).Want(200)
 	c.Get(t, products+"?sort_by=created_at").Shows(map[string]string{"total": "1"})
 	importProducts(t, c, "mode=create", strings.NewReplacer("Dragon", "Tower", "\t", ";").Replace(open)+

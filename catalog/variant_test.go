@@ -301,9 +301,7 @@ func TestVariantsInFiles(t *testing.T) {
 	export := string(c.Get(t, products+"/export?format=csv").Want(200).Body)
 	before := c.Get(t, two).Text("updated_at")
 	importProducts(t, c, "mode=update", export).Want(200).Shows(texts(j{"unchanged": 3, "updated": 0}))
-	if after := c.Get(t, two).Text("updated_at"); after != before {
-		t.Error("the import of an export changed a variant")
-	}
+	testkit.Equal(t, c.Get(t, two).Text("updated_at"), before, "the import of an export changed a variant")
 
 	// The price of a variant follows, before and after a round trip to another farm.
 	other := api.Tenant(t).User(t, "operator")
