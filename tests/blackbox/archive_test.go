@@ -216,9 +216,7 @@ func TestArchiveHasAllRows(t *testing.T) {
 	before := from.rows(t, f.tenant.ID)
 	text := lines(t, file)
 	for _, secret := range []string{neighbor.tenant.ID, "Neighborly", neighbor.admin.Actor.User} {
-		if strings.Contains(text, secret) {
-			t.Errorf("the file has %q of another tenant", secret)
-		}
+		testkit.Lacks(t, text, secret, "the file has %q of another tenant", secret)
 	}
 	out := to.must(t, file, "tenant", "import", "-")
 	if !strings.Contains(out, "imported the tenant") || strings.Contains(out, "user add") {
@@ -237,9 +235,8 @@ func TestArchiveHasAllRows(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{db.Webhook, db.Stock} {
-		if !strings.Contains(strings.Join(after["queue_signals"], "\n"), `"`+kind+`"`) {
-			t.Errorf("the import added no %s to the queue", kind)
-		}
+		testkit.Contains(t, strings.Join(after["queue_signals"], "\n"), `"`+kind+`"`,
+			"the import added no %s to the queue", kind)
 	}
 	for table := range notInFiles {
 		if table != "queue_signals" && len(after[table]) > 0 {
@@ -359,9 +356,8 @@ func TestArchiveWithoutSecrets(t *testing.T) {
 			from `+column.Table+` where `+column.Name+` is not null`).Scan(&values))
 		for _, value := range values {
 			found++
-			if strings.Contains(text, strings.TrimPrefix(value, `\x`)) {
-				t.Errorf("the file has a value of %s.%s", column.Table, column.Name)
-			}
+			testkit.Lacks(t, text, strings.TrimPrefix(value, `\x`),
+				"the file has a value of %s.%s", column.Table, column.Name)
 		}
 	}
 	if len(columns) < 6 || found < 6 {
@@ -369,9 +365,7 @@ func TestArchiveWithoutSecrets(t *testing.T) {
 	}
 	before := from.rows(t, f.tenant.ID)
 	out := to.must(t, file, "tenant", "import", "-", "--name", "At home")
-	if !strings.Contains(out, `user add --role admin --email E --name N --tenant "At home"`) {
-		t.Errorf("the import prints %q", out)
-	}
+	testkit.Contains(t, out, `user add --role admin --email E --name N --tenant "At home"`, "the import")
 	after := to.rows(t, f.tenant.ID)
 	partly := []string{"tenants", "users", "former_users", "api_keys", "webhooks", "webhook_deliveries",
 		"login_directory", "key_directory", "shops", "shop_orders", "printer_connections", "shop_directory", "user_otps",

@@ -139,9 +139,7 @@ func wantSameData(t *testing.T, want, got map[string]string) {
 		t.Errorf("%d resources, want %d", len(got), len(want))
 	}
 	for path, body := range want {
-		if got[path] != body {
-			t.Errorf("GET %s:\nbefore: %s\nafter:  %s", path, body, got[path])
-		}
+		testkit.Equal(t, got[path], body, "GET %s", path)
 	}
 }
 
@@ -236,12 +234,18 @@ func testBackupPrivate(t *testing.T, p program) {
 	runBackupCommands(t, other, block(t, "sh", "pg_restore -d \"$SUPER\""))
 	c.stop(t, syscall.SIGTERM)
 	c = p.start(t, env)
+	wantRestored(t, c, want, token)
+}
+
+// wantRestored checks the data, privileges and counters of the farm and the busy farm, and stops the service.
+func wantRestored(t *testing.T, c *process, want map[string]string, token string) {
+	t.Helper()
 	wantSameData(t, want, readAll(t, c, token))
 	checkConsistency(t, c, c.login(t, "bob@farm.example", testPassword))
-	c.createSpool(t, token) // privileges and counters were restored
-	if log := c.stderr.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
-		t.Errorf("after the restore:\n%s", log)
-	}
+	c.createSpool(t, token)
+	log := c.stderr.String()
+	testkit.Lacks(t, log, "level=WARN", "the log after the restore")
+	testkit.Lacks(t, log, "level=ERROR", "the log after the restore")
 	c.stop(t, syscall.SIGTERM)
 }
 
@@ -291,13 +295,7 @@ func testBackupDatabaseURL(t *testing.T, p program) {
 	super := strings.Replace(after.admin, "@/spoolwright?", "@/farm?", 1)
 	runBackupCommands(t, home, block(t, "sh", "pg_restore -d \"$ADMIN\""), "ADMIN="+super)
 	c = p.start(t, settings(after))
-	wantSameData(t, want, readAll(t, c, token))
-	checkConsistency(t, c, c.login(t, "bob@farm.example", testPassword))
-	c.createSpool(t, token)
-	if log := c.stderr.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
-		t.Errorf("after the restore:\n%s", log)
-	}
-	c.stop(t, syscall.SIGTERM)
+	wantRestored(t, c, want, token)
 
 	// The commands for a database from before 1.0.0 copy the data of any database into a new one.
 	testkit.ExecURL(t, after.admin, "create database copied owner farm_owner")
@@ -311,10 +309,7 @@ func testBackupDatabaseURL(t *testing.T, p program) {
 		"OLD="+strings.Replace(before.admin, "@/spoolwright?", "@/farm?", 1),
 		"NEW="+strings.Replace(after.admin, "@/spoolwright?", "@/copied?", 1))
 	c = p.start(t, env)
-	wantSameData(t, want, readAll(t, c, token))
-	checkConsistency(t, c, c.login(t, "bob@farm.example", testPassword))
-	c.createSpool(t, token)
-	c.stop(t, syscall.SIGTERM)
+	wantRestored(t, c, want, token)
 
 	// Row-level security hides all rows from the owner of the tables, so pg_dump must fail and not write an empty
 	// dump.

@@ -19,11 +19,7 @@ import (
 // with the npm packages axe-core and vnu-jar, without which nothing is audited.
 func testBrowser(t *testing.T, p program) {
 	testkit.Rig(t)
-	for _, tool := range []string{"node", browserPath()} {
-		if _, err := exec.LookPath(tool); err != nil {
-			skipTest(t, tool+" is not installed")
-		}
-	}
+	needTools(t, "node", browserPath())
 	folder, err := filepath.Abs("testdata/browser")
 	check(t, err)
 	script := filepath.Join(folder, "docs.mjs")
@@ -66,9 +62,7 @@ func testBrowser(t *testing.T, p program) {
 		if os.Getenv("PAGE_TOOLS") == "" {
 			skipTest(t, "PAGE_TOOLS is not set")
 		}
-		if _, err := exec.LookPath("java"); err != nil {
-			skipTest(t, "java is not installed")
-		}
+		needTools(t, "java")
 		run(t, "audit.mjs")
 	})
 }

@@ -51,9 +51,7 @@ func TestUpdatedFrom(t *testing.T) {
 				continue
 			}
 			page.Shows(map[string]string{"total": "1", "items.0.id": id})
-			if isHidden := page.Value("items.0.hidden_at") != nil; isHidden != hidden {
-				t.Errorf("%s: hidden: %t", list, isHidden)
-			}
+			testkit.Equal(t, page.Value("items.0.hidden_at") != nil, hidden, "%s: hidden", list)
 			if hidden {
 				c.Get(t, "/api/v1/"+list+"?"+query[1:len(query)-len("&hidden=any")]).Shows(map[string]string{"total": "0"})
 			}

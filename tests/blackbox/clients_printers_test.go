@@ -202,14 +202,7 @@ func (f *printerFarm) awaitUsed(t *testing.T, number int, grams, tolerance float
 }
 
 // printerPython returns the interpreter of PRINTER_CLIENTS.
-func printerPython(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(os.Getenv("PRINTER_CLIENTS"), "bin", "python")
-	if _, err := os.Stat(path); err != nil {
-		skipTest(t, "PRINTER_CLIENTS is not a virtual environment")
-	}
-	return path
-}
+func printerPython(t *testing.T) string { t.Helper(); return pythonIn(t, "PRINTER_CLIENTS") }
 
 // define defines custom fields of spools, as users of the clients that write them must do in Spoolman.
 func (f *printerFarm) define(t *testing.T, keys ...string) {
@@ -238,13 +231,7 @@ func (f *printerFarm) runScript(t *testing.T, script, repository, file string, w
 	out := runIn(t, tempDir(t), []string{"SPOOLMAN_URL=" + f.surface, "SPOOLMAN_BASE_URL=" + f.surface,
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + filepath.Join(folder, filepath.Dir(file))},
 		printerPython(t), absolutePath(t, "testdata/clients/printers/"+script))
-	var got any
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the script prints\n%s\nwant\n%v", out, want)
-	}
+	wantPrinted(t, out, want)
 }
 
 // PLA and PETG of 1.75 mm.

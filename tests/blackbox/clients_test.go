@@ -43,28 +43,31 @@ func testClients(t *testing.T, p program) {
 			if test.name == "Lint" {
 				return
 			}
-			var got any
-			if err := json.Unmarshal(out, &got); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			want := map[string]any{
+			wantPrinted(t, out, map[string]any{
 				"listed": true, "cost_per_gram": 0.02999, "left": 954.5, "refused": "INSUFFICIENT_FILAMENT",
 				"deducted": []any{155.25}, "status": "completed", "variance": 5.25, "rating": nil,
-			}
-			if !reflect.DeepEqual(got, any(want)) {
-				t.Errorf("the script prints\n%s\nwant\n%v", out, want)
-			}
+			})
 		})
 	}
 	c.stop(t, syscall.SIGTERM)
 }
 
+// wantPrinted compares the JSON that a script printed.
+func wantPrinted(t *testing.T, out []byte, want any) {
+	t.Helper()
+	var got any
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the script prints\n%s\nwant\n%v", out, want)
+	}
+}
+
 // nodeTool returns the command that runs a tool in CLIENT_TOOLS.
 func nodeTool(t *testing.T, name string) []string {
 	t.Helper()
-	if _, err := exec.LookPath("node"); err != nil {
-		skipTest(t, "node is not installed")
-	}
+	needTools(t, "node")
 	path := filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules", ".bin", name)
 	if _, err := os.Stat(path); err != nil {
 		skipTest(t, "CLIENT_TOOLS is not a directory with "+name)
@@ -121,9 +124,7 @@ func typeScriptClient(c *process) func(*testing.T, string) []byte {
 		check(t, os.WriteFile(filepath.Join(dir, "node.d.ts"), []byte(nodeTypes), 0o600))
 		copyFile(t, "testdata/clients/main.ts", filepath.Join(dir, "main.ts"))
 		runIn(t, dir, nil, append(generate, "openapi.json", "--output", "api.ts")...)
-		runIn(t, dir, nil, append(compile, "--strict", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes",
-			"--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "main.ts",
-			"node.d.ts")...)
+		runIn(t, dir, nil, append(compile, strictTypeScript("main.ts", "node.d.ts")...)...)
 		return runIn(t, dir, c.clientEnv(), "node", "main.js")
 	}
 }
@@ -152,11 +153,14 @@ func goClient(c *process) func(*testing.T, string) []byte {
 }
 
 // python returns the interpreter of PYTHON_CLIENTS.
-func python(t *testing.T) string {
+func python(t *testing.T) string { t.Helper(); return pythonIn(t, "PYTHON_CLIENTS") }
+
+// pythonIn returns the interpreter of the virtual environment that a variable names.
+func pythonIn(t *testing.T, variable string) string {
 	t.Helper()
-	path := filepath.Join(os.Getenv("PYTHON_CLIENTS"), "bin", "python")
+	path := filepath.Join(os.Getenv(variable), "bin", "python")
 	if _, err := os.Stat(path); err != nil {
-		skipTest(t, "PYTHON_CLIENTS is not a virtual environment")
+		skipTest(t, variable+" is not a virtual environment")
 	}
 	return path
 }

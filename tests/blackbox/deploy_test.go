@@ -39,9 +39,8 @@ func TestReleaseBuildIsDocumented(t *testing.T) {
 	for _, path := range []string{"docs/deployment.md", ".ci/run", "deploy/Dockerfile"} {
 		b, err := os.ReadFile(path)
 		check(t, err)
-		if !strings.Contains(string(b), strings.Replace(releaseBuild, " -o spoolwright .", "", 1)) {
-			t.Errorf("%s does not build with %s", path, releaseBuild)
-		}
+		testkit.Contains(t, string(b), strings.Replace(releaseBuild, " -o spoolwright .", "", 1),
+			"%s does not build with %s", path, releaseBuild)
 	}
 }
 
@@ -281,9 +280,8 @@ func testBillOfMaterials(t *testing.T, p program) {
 				want = append(want, p.Name)
 			}
 			bundled[p.Name+p.Version] = true
-			if !strings.Contains(string(bundle.Body()), p.Text) {
-				t.Errorf("%s does not contain %q: which version of %s does it have?", bundle.Name, p.Text, p.Name)
-			}
+			testkit.Contains(t, string(bundle.Body()), p.Text,
+				"%s does not contain %q: which version of %s does it have?", bundle.Name, p.Text, p.Name)
 		}
 	}
 	list := strings.Split(string(listSupplyChain(t)), "\n")
@@ -317,9 +315,7 @@ func testBillOfMaterials(t *testing.T, p program) {
 // TestSystemdUnit checks that systemd accepts the units in deploy, and that their exposure level is at most 1.5 of 10.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		skipTest(t, "systemd-analyze is not installed")
-	}
+	needTools(t, "systemd-analyze")
 	dir := tempDir(t)
 	for _, name := range []string{"spoolwright.service", "spoolwright-watch.service"} {
 		// The threshold is in tenths of the exposure level, 0 to 100.
@@ -372,10 +368,7 @@ func TestContainerRoles(t *testing.T) {
 		t.Errorf("deploy/roles.sh runs\n%s\nand docs/database.md says\n%s", script, want)
 	}
 
-	psql, err := exec.LookPath("psql")
-	if err != nil {
-		skipTest(t, "psql is not installed")
-	}
+	psql := needTools(t, "psql")[0]
 	s, err := local.Start(t.Context(), local.Options{Dir: tempDir(t), Throwaway: true})
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Stop(context.Background())) })
@@ -542,17 +535,13 @@ func TestInstallCommands(t *testing.T) {
 			t.Errorf("the unit has %s%s, but the commands install %v %v", directive, path, info, err)
 		}
 	}
-	if !strings.Contains(string(b), "\nStateDirectory=spoolwright\n") {
-		t.Error("the unit does not create /var/lib/spoolwright")
-	}
+	testkit.Contains(t, string(b), "\nStateDirectory=spoolwright\n", "the unit does not create /var/lib/spoolwright")
 }
 
 // TestDockerCommands runs the commands of docs/deployment.md for Docker, with a docker that prints its arguments.
 func TestDockerCommands(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("openssl"); err != nil {
-		skipTest(t, "openssl is not installed")
-	}
+	needTools(t, "openssl")
 	dir := newDeployDir(t)
 	out := runCommands(t, dir, "docker compose", `docker() { [ -f "$3" ]; printf '%s\n' "${*:4}"; }`+"\n")
 	if want := "up --build --detach\nrun --rm spoolwright user add "; !strings.HasPrefix(out, want) {
@@ -580,12 +569,7 @@ func TestDockerCommands(t *testing.T) {
 // testNginx runs nginx with deploy/nginx.conf, with other addresses and paths, in front of two instances. Requests of
 // a user must go to one instance, and to the other when that instance has stopped.
 func testNginx(t *testing.T, p program) {
-	nginx := "/usr/sbin/nginx"
-	if _, err := os.Stat(nginx); err != nil {
-		if nginx, err = exec.LookPath("nginx"); err != nil {
-			skipTest(t, "nginx is not installed")
-		}
-	}
+	nginx := needTools(t, "nginx")[0]
 	url := ownerURL(testkit.NewDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "TRUSTED_PROXIES=127.0.0.1"}
 	instances := []*process{p.start(t, env), p.start(t, env)}
@@ -732,9 +716,8 @@ func testNginx(t *testing.T, p program) {
 	eventually(t, "the request is logged", func() bool {
 		return strings.Contains(instances[at].stderr.String(), requestID)
 	})
-	if strings.Contains(instances[at].stderr.String(), "192.0.2.1") {
-		t.Error("the service uses the X-Forwarded-For of the client, not that of nginx")
-	}
+	testkit.Lacks(t, instances[at].stderr.String(), "192.0.2.1",
+		"the service uses the X-Forwarded-For of the client, not that of nginx")
 
 	instances[at].stop(t, syscall.SIGTERM)
 	if status, _ := proxy.call(t, token, "GET", "/api/v1/auth/me", nil); status != 200 {

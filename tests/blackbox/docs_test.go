@@ -311,9 +311,7 @@ func TestReadmeLinksToEveryPage(t *testing.T) {
 	t.Parallel()
 	readme := page(t, "README.md")
 	for _, path := range userPages(t)[1:] {
-		if !strings.Contains(readme, "("+path+")") {
-			t.Errorf("README.md does not link to %s", path)
-		}
+		testkit.Contains(t, readme, "("+path+")", "README.md does not link to %s", path)
 	}
 }
 
@@ -353,11 +351,7 @@ func letters(s string) string {
 func testTour(t *testing.T, p program) {
 	testkit.Rig(t)
 	tour := page(t, tourPage)
-	for _, tool := range []string{"curl", "openssl", "python3"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			skipTest(t, tool+" is not installed")
-		}
-	}
+	needTools(t, "curl", "openssl", "python3")
 	dir := tempDir(t)
 	check(t, os.Chmod(dir, 0o777))
 	c := p.start(t, []string{"TMPDIR=" + dir, "WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8"}, "demo")

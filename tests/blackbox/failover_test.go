@@ -68,9 +68,7 @@ func TestSynchronousStandbyAway(t *testing.T) {
 			wg.Go(func() {
 				switch a := r.do(t, r.client, r.op, r.path, r.body); {
 				case r.op.Method() == "GET" || strings.HasSuffix(r.path, "/connection/test"):
-					if a.Status != 200 {
-						t.Errorf("%s: %s: %d %s", what, a.What, a.Status, a.Body)
-					}
+					testkit.Equal(t, a.Status, 200, "%s: %s: %s", what, a.What, a.Body)
 				case a.Status != 503 || a.Header.Get("Retry-After") == "" || a.Header.Get("Location") != "" ||
 					isReplay(a):
 					t.Errorf("%s: %s: %d %v %s", what, a.What, a.Status, a.Header, a.Body)
@@ -102,9 +100,7 @@ func TestSynchronousStandbyAway(t *testing.T) {
 		if a.Status >= 300 || !replayed {
 			t.Errorf("with the standby: %s: %d %s", a.What, a.Status, a.Body)
 		}
-		if got := addedRows(r.before, r.countRows(t, conn)); got != r.want {
-			t.Errorf("%s added %s, want %s", r.op.Pattern, got, r.want)
-		}
+		testkit.Equal(t, addedRows(r.before, r.countRows(t, conn)), r.want, "%s added", r.op.Pattern)
 	}
 }
 

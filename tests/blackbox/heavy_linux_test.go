@@ -118,9 +118,8 @@ func TestHeavyRequests(t *testing.T) {
 				case <-time.After(50 * time.Millisecond):
 				}
 				began := time.Now()
-				if status := s.status(t, "GET", "/api/v1/spools", bearer(bob), nil); status != 200 {
-					t.Errorf("the neighbor's list is answered %d", status)
-				}
+				testkit.Equal(t, s.status(t, "GET", "/api/v1/spools", bearer(bob), nil), 200,
+					"the neighbor's list is answered")
 				took = append(took, time.Since(began))
 			}
 		})

@@ -371,9 +371,7 @@ func importsOrders(t *testing.T, p program, env []string) {
 	for _, want := range []string{"orders created: 4000; updated: 0; unchanged: 0; skipped rows: 0\n",
 		"orders created: 0; updated: 0; unchanged: 4000; skipped rows: 0\n"} {
 		started := time.Now()
-		if out := p.succeeds(t, "", env, append(into, shopify)...); out != want {
-			t.Errorf("import orders prints %q", out)
-		}
+		testkit.Equal(t, p.succeeds(t, "", env, append(into, shopify)...), want, "import orders")
 		t.Logf("12,000 rows of orders in %v", time.Since(started).Round(time.Millisecond))
 	}
 	list := file("list.csv", "Was;Nr;Preis\nVase;1;9,00\n")

@@ -777,12 +777,7 @@ const bouncerBinary = "pgbouncer"
 // of the service's login through it.
 func startPgBouncer(t *testing.T) string {
 	t.Helper()
-	binary, err := exec.LookPath(bouncerBinary)
-	if err != nil {
-		if binary, err = exec.LookPath("/usr/sbin/" + bouncerBinary); err != nil {
-			skipTest(t, "PgBouncer is not installed")
-		}
-	}
+	binary := needTools(t, bouncerBinary)[0]
 	direct, err := url.Parse(testkit.Private().AppURL())
 	check(t, err)
 	dir := tempDir(t)

@@ -65,9 +65,7 @@ func TestMonitoringFiles(t *testing.T) {
 
 	t.Run("Promtool", func(t *testing.T) {
 		t.Parallel()
-		if _, err := exec.LookPath("promtool"); err != nil {
-			skipTest(t, "promtool is not installed")
-		}
+		needTools(t, "promtool")
 		dir := t.TempDir()
 		test, err := os.ReadFile("testdata/alerts_test.yml")
 		check(t, err)

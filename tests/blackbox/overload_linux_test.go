@@ -189,9 +189,7 @@ func (s *overloadTest) wantWorking(t *testing.T) {
 	check(t, conn.QueryRow(t.Context(), `
 		select count(*) from spools s where remaining_weight_grams is distinct from
 			(select sum(u.change_grams) from spool_usage u where u.spool_id = s.id)`).Scan(&wrong))
-	if wrong != 0 {
-		t.Errorf("%d spools differ from their ledgers", wrong)
-	}
+	testkit.Equal(t, wrong, 0, "spools differ from their ledgers")
 }
 
 // testSlowClients opens thousands of connections that send a byte a second, half of them in the header and half in
@@ -495,9 +493,8 @@ func testFewDescriptors(t *testing.T) {
 	if statuses[101] != most/4 || statuses[429] != 300-most/4 {
 		t.Errorf("the statuses of WebSockets are %v, want %d times 101 and then 429", statuses, most/4)
 	}
-	if n := metric(`http_connections_rejected_total{bound="tenant_websockets"}`); n != statuses[429] {
-		t.Errorf("%v WebSockets were counted as rejected, want %d", n, statuses[429])
-	}
+	testkit.Equal(t, metric(`http_connections_rejected_total{bound="tenant_websockets"}`), statuses[429],
+		"WebSockets were counted as rejected")
 	wantLogged("a tenant has too many WebSocket connections")
 
 	for i := range 1000 {

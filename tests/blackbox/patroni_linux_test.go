@@ -103,16 +103,7 @@ type clusterNode struct {
 // newCluster starts the processes. The test's cleanup ends them.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	binaries := map[string]string{}
-	for _, name := range []string{"patroni", "patronictl", "etcd", "haproxy"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
-				skipTest(t, name+" is not installed")
-			}
-		}
-		binaries[name] = path
-	}
+	tools := needTools(t, "etcd", "haproxy", "patroni", "patronictl")
 	c := &cluster{dir: tempDir(t)}
 	attributes := bouncerAttributes(t, c.dir)
 	if attributes != nil {
@@ -134,7 +125,7 @@ func newCluster(t *testing.T) *cluster {
 
 	peer := "http://" + network + "1:" + ports[3]
 	client := "http://" + network + "1:" + ports[2]
-	c.run(t, binaries["etcd"], "--name=db1", "--data-dir="+c.dir+"/etcd", "--log-level=error",
+	c.run(t, tools[0], "--name=db1", "--data-dir="+c.dir+"/etcd", "--log-level=error",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=db1="+peer)
 	for i := range 3 {
@@ -155,7 +146,7 @@ func newCluster(t *testing.T) *cluster {
 	check(t, err)
 	config := filepath.Join(c.dir, "haproxy.cfg")
 	check(t, os.WriteFile(config, []byte(c.replace.Replace(string(b))), 0o644))
-	c.run(t, binaries["haproxy"], "-db", "-f", config)
+	c.run(t, tools[1], "-db", "-f", config)
 	return c
 }
 

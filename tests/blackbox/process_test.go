@@ -48,6 +48,21 @@ func skipTest(t *testing.T, reason string) {
 	testkit.Skip(t, reason)
 }
 
+// needTools returns the paths of programs in PATH or /usr/sbin. It skips the test if one is missing.
+func needTools(t *testing.T, names ...string) (paths []string) {
+	t.Helper()
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
+				skipTest(t, name+" is not installed")
+			}
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	testkit.Eventually(t, what, condition)
@@ -173,9 +188,7 @@ func (p program) fails(t *testing.T, code int, env []string, args []string, word
 		t.Errorf("%v %v: status %d, want %d and one line on stderr:\n%s%s", env, args, got, code, stdout, stderr)
 	}
 	for _, word := range words {
-		if !strings.Contains(stderr, word) {
-			t.Errorf("%v %v prints %q, want %q in it", env, args, stderr, word)
-		}
+		testkit.Contains(t, stderr, word, "%v %v", env, args)
 	}
 	return stderr
 }
@@ -471,9 +484,7 @@ func wantNoProcess(t *testing.T, dir string) {
 // curl runs a curl command line in a shell, as a user who copies it, and returns its output.
 func curl(t *testing.T, line string) string {
 	t.Helper()
-	if _, err := exec.LookPath("curl"); err != nil {
-		skipTest(t, "curl is not installed")
-	}
+	needTools(t, "curl")
 	out, err := exec.Command("bash", "-c", line).Output()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, out)

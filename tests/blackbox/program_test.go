@@ -105,9 +105,7 @@ func testLifecycle(t *testing.T, p program) {
 	if password == nil {
 		t.Fatalf("no password in %q", login)
 	}
-	if strings.Contains(output(), string(password[1])) {
-		t.Errorf("the output contains the password:\n%s", output())
-	}
+	testkit.Lacks(t, output(), string(password[1]), "the output contains the password")
 	var tokens struct {
 		Access string `json:"access_token"`
 	}
@@ -123,9 +121,7 @@ func testLifecycle(t *testing.T, p program) {
 	p.fails(t, 1, env, nil, data, "in use")
 
 	// Account commands while the service runs.
-	if out := p.succeeds(t, "", env, "user", "list"); !strings.Contains(out, "admin@farm.example") {
-		t.Errorf("user list: %s", out)
-	}
+	testkit.Contains(t, p.succeeds(t, "", env, "user", "list"), "admin@farm.example", "user list")
 	p.succeeds(t, "the operator's password\n", env, "user", "add", "--email", "op@farm.example",
 		"--name", "Op", "--role", "operator", "--password-stdin")
 	operator := c.login(t, "OP@farm.example", "the operator's password")
@@ -148,9 +144,7 @@ func testLifecycle(t *testing.T, p program) {
 	c.login(t, "op@farm.example", generated[1])
 	p.succeeds(t, "", env, "user", "add", "--tenant", "second farm", "--new-tenant",
 		"--email", "ada@second.example", "--name", "Ada", "--role", "admin")
-	if out := p.succeeds(t, "", env, "tenant", "list"); !strings.Contains(out, "second farm") {
-		t.Errorf("tenant list: %s", out)
-	}
+	testkit.Contains(t, p.succeeds(t, "", env, "tenant", "list"), "second farm", "tenant list")
 
 	c.stop(t, syscall.SIGINT)
 	wantNoProcess(t, dir)
@@ -344,9 +338,7 @@ func testUsage(t *testing.T, p program) {
 			"tenant list", "tenant rename", "tenant remove", "tenant export", "tenant import", "import spools",
 			"import spoolman", "export spools",
 		} {
-			if !strings.Contains(out, "\n  "+command) {
-				t.Errorf("%v does not list the command %s", args, command)
-			}
+			testkit.Contains(t, out, "\n  "+command, "%v does not list the command %s", args, command)
 		}
 	}
 	out := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version")
@@ -585,16 +577,11 @@ func testDatabaseURL(t *testing.T, p program) {
 	c, token := startWithAdmin(t, p, "DB_MAX_CONNS=3")
 	c.createSpool(t, token)
 	testkit.Equal(t, c.countSpools(t, token), 1, "spools")
-	if !strings.Contains(c.stderr.String(), "level=WARN") {
-		t.Error("the log has no warning that the login owns the tables")
-	}
-	if strings.Contains(c.stderr.String()+c.stdout.String(), "password") {
-		t.Error("the output has a first login, which DATABASE_URL excludes")
-	}
+	testkit.Contains(t, c.stderr.String(), "level=WARN", "the log has no warning that the login owns the tables")
+	testkit.Lacks(t, c.stderr.String()+c.stdout.String(), "password",
+		"the output has a first login, which DATABASE_URL excludes")
 	const noUsers = "the database has no users"
-	if strings.Contains(c.stderr.String(), noUsers) {
-		t.Error("the log says that there are no users")
-	}
+	testkit.Lacks(t, c.stderr.String(), noUsers, "the log says that there are no users")
 	c.stop(t, syscall.SIGTERM)
 	c = p.start(t, []string{"DATABASE_URL=" + ownerURL(testkit.MigratedDatabase(t)), secretEnv})
 	eventually(t, "the log says that there are no users", func() bool {
@@ -648,9 +635,7 @@ func testSeparateRoles(t *testing.T, p program) {
 	c := p.start(t, env)
 	token := c.login(t, "ada@farm.example", testPassword)
 	c.createSpool(t, token)
-	if log := c.stderr.String(); strings.Contains(log, "level=WARN") {
-		t.Errorf("the log has a warning:\n%s", log)
-	}
+	testkit.Lacks(t, c.stderr.String(), "level=WARN", "the log has a warning")
 	c.stop(t, syscall.SIGTERM)
 
 	// After the migration, the service's login suffices.
@@ -912,9 +897,7 @@ func testJSONLog(t *testing.T, p program) {
 		}
 	}
 	for _, secret := range []string{token, "not-a-token", testPassword, "SECRET-QUERY"} {
-		if strings.Contains(log, secret) {
-			t.Errorf("the log contains %q", secret)
-		}
+		testkit.Lacks(t, log, secret, "the log contains %q", secret)
 	}
 }
 
@@ -974,9 +957,7 @@ func testDemo(t *testing.T, p program) {
 	eventually(t, "the demo prints its address", func() bool { return strings.Contains(c.stdout.String(), "stop:") })
 	banner := c.stdout.String()
 	for _, want := range []string{"a demo farm on " + c.url, "demo@farm.example", "demo-password", "everything is gone"} {
-		if !strings.Contains(banner, want) {
-			t.Errorf("the demo does not print %q:\n%s", want, banner)
-		}
+		testkit.Contains(t, banner, want, "the demo does not print %q", want)
 	}
 	link := regexp.MustCompile(`http://\S+/first-login\?key=\w+`).FindString(banner)
 	wantRedirect(t, link, 303, "/")

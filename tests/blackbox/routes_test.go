@@ -247,9 +247,7 @@ func TestUnknownParameters(t *testing.T) {
 			misspelled := name[:len(name)-1]
 			a := send(misspelled + "=1").Fields(misspelled)
 			for _, text := range append([]string{"did you mean "}, op.query...) {
-				if !strings.Contains(a.Text("errors.0.message"), text) {
-					t.Errorf("%s: %q is not in %s", a.What, text, a.Body)
-				}
+				testkit.Contains(t, a.Text("errors.0.message"), text, "%s: %q is not in %s", a.What, text, a.Body)
 			}
 			send(strings.ToUpper(name) + "=1").Fields(strings.ToUpper(name))
 			send(name + "=1&" + name + "=1").Fields(name)
@@ -406,9 +404,8 @@ func checkHeaders(t *testing.T, a *testkit.Response) {
 	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": cache} {
 		testkit.Equal(t, a.Header.Get(name), want, "%s: %d: %s", a.What, a.Status, name)
 	}
-	if policy := a.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") {
-		t.Errorf("%s: %d: Content-Security-Policy is %q", a.What, a.Status, policy)
-	}
+	testkit.Contains(t, a.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'",
+		"%s: %d: Content-Security-Policy", a.What, a.Status)
 	if a.Header.Get("X-Request-Id") == "" {
 		t.Errorf("%s: %d: X-Request-Id is missing", a.What, a.Status)
 	}

@@ -161,23 +161,17 @@ func testTypeScriptSDK(t *testing.T, f *sdkFarm) {
 // directory, and compiles and runs the examples there.
 func testTypeScriptPackage(t *testing.T, f *sdkFarm) {
 	publint, attw, compile := nodeTool(t, "publint"), nodeTool(t, "attw"), nodeTool(t, "tsc")
-	if _, err := exec.LookPath("npm"); err != nil {
-		skipTest(t, "npm is not installed")
-	}
+	needTools(t, "npm")
 	f.start(t)
 	source, dir := buildTypeScriptSDK(t), tempDir(t)
 	npm := []string{"HOME=" + dir, "npm_config_update_notifier=false", "npm_config_loglevel=error"}
 	runScripts(t, source, npm, "npm", "pack", "--pack-destination", dir)
 	file := filepath.Join(dir, "spoolwright-"+f.program.version(t)+".tgz")
-	if out := runScripts(t, dir, nil, append(publint, "--strict", file)...); !strings.Contains(out, "All good!") {
-		t.Errorf("publint: %s", out)
-	}
+	testkit.Contains(t, runScripts(t, dir, nil, append(publint, "--strict", file)...), "All good!", "publint")
 	runScripts(t, dir, nil, append(attw, "--profile", "esm-only", file)...) // fails for each problem
 	check(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
 	const install = `npm install --install-links "$SDK"`
-	if !strings.Contains(page(t, "sdk/typescript/README.md"), install) {
-		t.Errorf("the README does not contain %s", install)
-	}
+	testkit.Contains(t, page(t, "sdk/typescript/README.md"), install, "the README does not contain %s", install)
 	environment := append(npm, "SDK="+source, "npm_config_offline=true", "npm_config_audit=false",
 		"npm_config_fund=false")
 	runScripts(t, dir, environment, "sh", "-c", install)
@@ -200,9 +194,7 @@ func strictTypeScript(options ...string) []string {
 
 // testSDKInBrowser runs sdk/typescript/tests/browser.html in a headless Chromium, as a page of another origin.
 func testSDKInBrowser(t *testing.T, f *sdkFarm) {
-	if _, err := exec.LookPath(browserPath()); err != nil {
-		skipTest(t, browserPath()+" is not installed")
-	}
+	needTools(t, browserPath())
 	if os.Getenv("PLAYWRIGHT_CORE") == "" {
 		skipTest(t, "PLAYWRIGHT_CORE is not set")
 	}

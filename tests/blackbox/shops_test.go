@@ -13,11 +13,7 @@ import (
 func TestShopCommands(t *testing.T) {
 	t.Parallel()
 	c := newUnlimitedAPI(t).api.Tenant(t).User(t, "admin")
-	for _, tool := range []string{"curl", "openssl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			skipTest(t, tool+" is not installed")
-		}
-	}
+	needTools(t, "curl", "openssl")
 	run := exec.Command("sh", "-eu", "-c", block(t, "sh", `"$SPOOLWRIGHT$address"`))
 	run.Env = append(os.Environ(), "SPOOLWRIGHT="+c.API.URL, "TOKEN="+c.Token)
 	out, err := run.CombinedOutput()

@@ -32,9 +32,7 @@ func TestSignOnProvider(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(folder, "node_modules", "oidc-provider")); err != nil || folder == "" {
 		skipTest(t, "OIDC_PROVIDER lacks the npm package oidc-provider")
 	}
-	if _, err := exec.LookPath("node"); err != nil {
-		skipTest(t, "node is not installed")
-	}
+	needTools(t, "node")
 	ports := freePorts(t, "127.0.0.1", 2)
 	site, issuer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
 	c, token := startWithAdmin(t, buildProgram(t), append([]string{loopbackWebhooks, "PUBLIC_URL=" + site,

@@ -20,9 +20,7 @@ func TestSlicedFileCommands(t *testing.T) {
 	c := tenant.User(t, "operator")
 	key := tenant.User(t, "admin").Post(t, "/api/v1/api-keys", map[string]any{"name": "script", "role": "operator"}).
 		Want(201).Text("key")
-	if _, err := exec.LookPath("curl"); err != nil {
-		skipTest(t, "curl is not installed")
-	}
+	needTools(t, "curl")
 	dir := tempDir(t)
 	file, err := os.ReadFile("catalog/slicer/testdata/prusaslicer.gcode")
 	check(t, err)

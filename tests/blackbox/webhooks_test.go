@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,9 +56,7 @@ func TestWebhookReceivers(t *testing.T) {
 		{"go", "hmac.New", "receiver.go", []string{"go", "build", "-o", "receiver", "receiver.go"}},
 	} {
 		t.Run(r.language, func(t *testing.T) {
-			if _, err := exec.LookPath(r.command[0]); err != nil {
-				skipTest(t, r.command[0]+" is not installed")
-			}
+			needTools(t, r.command[0])
 			dir := tempDir(t)
 			check(t, os.WriteFile(filepath.Join(dir, r.file), []byte(block(t, r.language, r.has)), 0o600))
 			command := r.command
@@ -69,7 +66,7 @@ func TestWebhookReceivers(t *testing.T) {
 			}
 			port := freePorts(t, "127.0.0.1", 1)[0]
 			path, secret := newWebhook(t, c, token, "http://127.0.0.1:"+port)
-			var out, complaints lockedOutput
+			var out, complaints outputBuffer
 			process := exec.Command(command[0], command[1:]...)
 			process.Dir, process.Stdout, process.Stderr = dir, &out, &complaints
 			process.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret, "PORT="+port)
@@ -109,24 +106,6 @@ func TestWebhookReceivers(t *testing.T) {
 		})
 	}
 	c.stop(t, syscall.SIGTERM)
-}
-
-// lockedOutput is the output of a process.
-type lockedOutput struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedOutput) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedOutput) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestWebhookLibraries verifies requests of the service with the libraries of Standard Webhooks, which .ci/run
