@@ -281,6 +281,8 @@ func walk(node parse.Node, visit func(*parse.CommandNode)) {
 
 // entry returns the lines of a text and its translation in a file.
 func entry(text language.Text, translated string) string {
-	escape := func(s string) string { return strings.ReplaceAll(s, "\n", `\n`) }
 	return escape(string(text)) + "\n\t" + escape(translated) + "\n"
 }
+
+// escape returns a text as one line of a file.
+func escape(text string) string { return strings.ReplaceAll(text, "\n", `\n`) }

@@ -25,6 +25,7 @@ var forms = map[string]int{"de": 2, "es": 2, "fr": 2, "it": 2, "nl": 2, "pl": 3,
 func TestLanguages(t *testing.T) {
 	t.Parallel()
 	all := keys(t)
+	translations := map[string]map[language.Text]string{}
 	for _, l := range language.All {
 		if l == language.English {
 			continue
@@ -37,6 +38,7 @@ func TestLanguages(t *testing.T) {
 		}
 		head, body, _ := strings.Cut(string(b), "\n\n")
 		has := map[language.Text]string{}
+		translations[l.Code] = has
 		lines := strings.Split(body, "\n")
 		for i, line := range lines {
 			text := language.Text(strings.ReplaceAll(line, `\n`, "\n"))
@@ -78,33 +80,37 @@ func TestLanguages(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile("languages.zip", pack(t), 0o644); err != nil {
+		if err := os.WriteFile("languages.zip", pack(t, all, translations), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := os.ReadFile("languages.zip"); err != nil || !bytes.Equal(got, pack(t)) {
+	if got, err := os.ReadFile("languages.zip"); err != nil || !bytes.Equal(got, pack(t, all, translations)) {
 		t.Errorf("languages.zip differs from the files: run this test with -update (%v)", err)
 	}
 }
 
-// pack returns the files of all languages as a ZIP file.
-func pack(t *testing.T) []byte {
+// pack returns the texts and their translations as a ZIP file.
+func pack(t *testing.T, all []key, translations map[string]map[language.Text]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	w.RegisterCompressor(zip.Deflate, func(to io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(to, flate.BestCompression)
 	})
-	for _, name := range slices.Sorted(maps.Keys(forms)) {
-		content, err := os.ReadFile(name + ".txt")
+	add := func(name string, line func(text language.Text) string) {
+		f, err := w.Create(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := w.Create(name + ".txt")
-		if err != nil {
-			t.Fatal(err)
+		lines := make([]string, len(all))
+		for i, k := range all {
+			lines[i] = escape(line(k.text))
 		}
-		f.Write(content) // to memory
+		io.WriteString(f, strings.Join(lines, "\n")) // to memory
+	}
+	add("texts", func(text language.Text) string { return string(text) })
+	for _, code := range slices.Sorted(maps.Keys(translations)) {
+		add(code, func(text language.Text) string { return translations[code][text] })
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
