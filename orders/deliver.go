@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -257,8 +259,8 @@ func (h handlers) takeReturn(ctx context.Context, r *server.Request[OrderReturn]
 				"to_stock": item.ToStock.Or(true)})
 		}
 		if len(r.In.Items) == 0 {
-			for id, item := range known {
-				if n := orZero(item.Delivered); n > 0 {
+			for _, id := range slices.Sorted(maps.Keys(known)) { // in the order of their creation
+				if n := orZero(known[id].Delivered); n > 0 {
 					rows = append(rows, map[string]any{"id": string(id), "quantity": n, "to_stock": true})
 				}
 			}
