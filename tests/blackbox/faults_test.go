@@ -40,7 +40,6 @@ func TestFaults(t *testing.T) {
 	}
 	*faultWrites, *faultKills = cmp.Or(*faultWrites, writes), cmp.Or(*faultKills, kills)
 	f := newFaultTest(t)
-	f.planned = *faultWrites
 	start := time.Now()
 	f.run(faultClients, nil, func() bool { return f.writes.Load() < int64(*faultWrites) })
 	working := make(chan struct{})

@@ -79,7 +79,8 @@ func TestWebhookFaults(t *testing.T) {
 					return
 				}
 				order := map[string]any{"source": "shop", "reference": fmt.Sprint("good ", n)}
-				if a, err := client.send("POST", "/api/v1/orders", "", order, nil); err != nil || a.status != 201 && a.status != 200 {
+				a, err := client.send("POST", "/api/v1/orders", "", order, nil)
+				if err != nil || a.status != 201 && a.status != 200 {
 					f.fail(fmt.Errorf("POST /api/v1/orders: %d %s %v", a.status, a.body, err))
 				}
 				if n%10 == 0 {
