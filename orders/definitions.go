@@ -52,12 +52,18 @@ var Runs = production.Orders{
 	},
 	Named: func(run string) string {
 		return `(select coalesce(json_agg(json_build_object('id', o.id, 'reference', o.reference, 'customer', o.customer,
-				'due_date', o.due_date) order by o.created_at, o.id), '[]')
+				'due_date', o.due) order by o.created_at, o.id), '[]')
 			from (
-				select distinct oi.order_id from run_items i join order_items oi on oi.id = i.order_item_id
-				where i.run_id = ` + run + ` and i.order_item_id is not null order by oi.order_id limit 3
-			) i
-			cross join lateral (select * from orders where id = i.order_id offset 0) o)`
+				select o.* from (
+					select distinct oi.order_id from run_items i join order_items oi on oi.id = i.order_item_id
+					where i.run_id = ` + run + ` and i.order_item_id is not null
+				) i
+				cross join lateral (
+					select o.*, case when o.is_open and o.hidden_at is null then o.due_date end as due
+					from orders o where o.id = i.order_id offset 0
+				) o
+				order by o.due, o.id limit 3
+			) o)`
 	},
 	Sought: server.Place{Column: "id", Key: `o.search_key`, Texts: `concat_ws(E'\n', o.reference, o.customer)`,
 		Rows: `select i.run_id from orders o join order_items oi on oi.order_id = o.id

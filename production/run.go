@@ -53,7 +53,8 @@ type Orders struct {
 	Printed func(run string) string
 
 	// Named returns a SQL expression for a JSON array of the orders whose items a run prints: at most three objects
-	// with the id, reference, customer and due_date. run is a SQL expression for the id of the run.
+	// with the id, reference, customer and due_date, those that are due first. The due_date of an order that has ended
+	// or was removed is null. run is a SQL expression for the id of the run.
 	Named func(run string) string
 
 	// ItemOf returns a SQL expression for the id of the item of an order that has the product and, if possible, needs
@@ -310,7 +311,7 @@ type ListedSpool struct {
 	ColorHex    string     `json:"color_hex"`
 }
 
-// ListedOrder is an order that a run in a list prints items of.
+// ListedOrder is an order that a run in a list prints items of. DueDate is null if the order has ended or was removed.
 type ListedOrder struct {
 	ID        value.UUID `json:"id" rule:"notNull"`
 	Reference string     `json:"reference"`

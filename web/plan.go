@@ -215,6 +215,10 @@ func (v *visit) askPlate(p *planPage) error {
 		if err != nil && server.AsError(err).Status != http.StatusNotFound { // a removed product stays in orders
 			return err
 		}
+		if err == nil && f.Values.Get("variant_of") != "" { // a variant has the number of its product
+			id = f.Values.Get("variant_of")
+			f, err = v.formOf("/api/v1/products/" + id)
+		}
 		if err == nil && f.Values.Get("pieces_per_plate") == "" {
 			p.Plate, p.PlateOf = f, id
 			return nil
@@ -226,10 +230,14 @@ func (v *visit) askPlate(p *planPage) error {
 // PlateInput returns the input of the form for the pieces on a plate.
 func (p *planPage) PlateInput(v view) input {
 	in := newInput(p.Plate, "pieces_per_plate", "Pieces on a plate", "type=number", "required")
+	name := p.Plate.Values.Get("name")
 	for _, r := range p.Plan.Runs {
 		if r.ProductID == p.PlateOf {
-			in.Label = v.t("How many pieces of %s fit on a plate?", r.Product)
+			name = r.Product
 		}
+	}
+	if name != "" { // that of a variant's product is not known once it was refused
+		in.Label = v.t("How many pieces of %s fit on a plate?", name)
 	}
 	return in
 }

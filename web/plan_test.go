@@ -104,6 +104,19 @@ func TestPlanAsksForPlates(t *testing.T) {
 	stale["pieces_per_plate"], stale["once"] = []string{"5"}, nil
 	b.do(t, "POST", plate, stale).want(t, 422).shows(t, "Somebody else changed this in the meantime.")
 	b.do(t, "POST", plate, planned.form(t, plate)).to(t, at).shows(t, "18 runs", question)
+
+	// A variant has the number of its product.
+	c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75,
+		"net_weight_grams": 1000}).Want(201)
+	red := c.Post(t, "/api/v1/products/"+foot+"/variants", j{"variants": []j{{"color": "Red"}}}).Want(201).
+		Text("items.0.id")
+	at = "/orders/" + c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": red, "quantity": 10}}}).Want(201).ID() +
+		"/plan"
+	plate = strings.Replace(at, "/plan", "/plates/"+foot, 1)
+	form = b.get(t, at).want(t, 200).shows(t, "10 runs", question).form(t, plate)
+	form["pieces_per_plate"] = []string{"5"}
+	form = b.do(t, "POST", plate, form).to(t, at).shows(t, "2 runs").form(t, plate)
+	b.do(t, "POST", plate, form).to(t, at).shows(t, "10 runs")
 	c.Get(t, "/api/v1/products/"+foot).Want(200).Shows(map[string]string{"pieces_per_plate": "null"})
 }
 
@@ -172,8 +185,8 @@ func TestPlanChangedSpools(t *testing.T) {
 	b.do(t, "POST", at, form).want(t, 422)
 }
 
-// The timeline of the queue marks the due dates of the orders of each printer's runs. It and the list say which runs end
-// later.
+// The timeline of the queue marks the due dates of the orders of each printer's runs. It and the list say which runs
+// end later.
 func TestQueueShowsDueDates(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t, testkit.Options{}).Operator(t)
@@ -206,4 +219,13 @@ func TestQueueShowsDueDates(t *testing.T) {
 	}
 	testkit.Equal(t, strings.Count(page.text, `class="late">due`), 2, "late runs")
 	page.shows(t, "due "+soon, "due 2020-01-02", "due 2040-01-02")
+
+	// A bar is late only if one of its runs is: a run without a date may end later. Orders that have ended are not due.
+	c.Post(t, "/api/v1/orders/"+c.Get(t, "/api/v1/orders?search=Late").Want(200).Text("items.0.id")+"/cancel", nil).
+		Want(200)
+	printers = append(printers, c.Post(t, "/api/v1/printers", j{"name": "Gamma"}).Want(201).ID())
+	run(2, 1, "Eve", soon)
+	run(2, 70, "None", nil)
+	page = b.get(t, "/queue").want(t, 200).hides(t, "2020-01-02")
+	testkit.Equal(t, strings.Count(page.text, `<span>2 × Product Hook`), 2, "bars of runs that end in time")
 }

@@ -17,6 +17,7 @@ type timeBar struct {
 	Sign       template.HTML
 	Start, End *time.Time
 	Orders     []order // that need the pieces
+	isLate     bool    // whether a run of the bar ends after one of its orders is due
 }
 
 // longestTimeline is the time that a timeline shows at most: later runs are in the list below it.
@@ -45,11 +46,13 @@ func (v *visit) timeline(bars []timeBar) template.HTML {
 			i = len(printers)
 			places[b.Printer], printers = i, append(printers, nil)
 		}
+		b.isLate = b.endsLate(v)
 		row := printers[i]
 		if n := len(row); n > 0 && b.Key != "" && row[n-1].Key == b.Key && row[n-1].End != nil {
 			row[n-1].Pieces += b.Pieces
 			row[n-1].End = b.End
 			row[n-1].Orders = append(row[n-1].Orders, b.Orders...)
+			row[n-1].isLate = row[n-1].isLate || b.isLate
 			continue
 		}
 		printers[i] = append(row, b)
@@ -87,9 +90,9 @@ func (v *visit) timeline(bars []timeBar) template.HTML {
 	for _, row := range printers {
 		list.add("\n"+`<b>{}</b><svg>`, row[0].Printer)
 		for _, b := range row {
-			end, ready := to, now // the end of a run without a print time is not known
+			end := to // the end of a run without a print time is not known
 			if b.End != nil {
-				end, ready = *b.End, later(now, *b.End)
+				end = *b.End
 			}
 			if b.Start.After(to) {
 				continue
@@ -99,15 +102,14 @@ func (v *visit) timeline(bars []timeBar) template.HTML {
 				`<foreignObject width="100%" height="100%"><a tabindex="-1"`, coordinate(x),
 				coordinate(max(1, percent(end)-x)))
 			list.some(` href="/{}"`, b.At)
-			title, isLate := b.name()+" · "+v.Clock(b.Start)+" – "+v.Clock(b.End), false
+			title := b.name() + " · " + v.Clock(b.Start) + " – " + v.Clock(b.End)
 			for _, due := range dueDates(v, []timeBar{b}) {
 				title += " · " + due.Name
-				isLate = isLate || v.dueAt(due.Value).Before(ready)
 			}
 			list.add(` title="{}">`, title)
 			list.picture(b.Sign)
 			list.add(`<span`)
-			list.when(isLate, ` class="late"`)
+			list.when(b.isLate, ` class="late"`)
 			list.add(`>{}</span></a></foreignObject></svg>`, b.name())
 		}
 		mark(now, "now", "")
@@ -118,6 +120,18 @@ func (v *visit) timeline(bars []timeBar) template.HTML {
 	}
 	list.add(`</div>`)
 	return list.html()
+}
+
+// endsLate reports whether the run ends after one of its orders is due.
+func (b timeBar) endsLate(v *visit) bool {
+	end := v.Now()
+	if b.End != nil {
+		end = later(end, *b.End)
+	}
+	return slices.ContainsFunc(b.Orders, func(o order) bool {
+		due := v.dueAt(o.DueDate)
+		return due != nil && due.Before(end)
+	})
 }
 
 // later returns the later of two times.

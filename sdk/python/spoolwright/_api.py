@@ -3479,7 +3479,7 @@ class ListedOrder:
     customer: str | None
     """Its customer."""
     due_date: _dt.date | None
-    """Its due date."""
+    """Its due date; null if it has none, has ended or was removed."""
 
 
 def _ListedOrder(d: Any, etag: str | None = None) -> ListedOrder:
@@ -3566,7 +3566,7 @@ class RunListItem:
     materials: tuple[ListedSpool, ...]
     """The first eight spools to print from."""
     orders: tuple[ListedOrder, ...]
-    """Orders that the run prints items of, at most three."""
+    """Orders that the run prints items of: three at most, those that are due first."""
     print: RunPrint | None
     """What the watched printer says about the run while it prints it; otherwise null."""
 
@@ -5089,7 +5089,7 @@ class QueuedRun:
     materials: tuple[ListedSpool, ...]
     """The first eight spools to print from."""
     orders: tuple[ListedOrder, ...]
-    """Orders that the run prints items of, at most three."""
+    """Orders that the run prints items of: three at most, those that are due first."""
     steps: tuple[CheckStep, ...]
     """The steps that `getProductionRunCheck` returns for the run."""
 

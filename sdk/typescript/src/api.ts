@@ -2053,7 +2053,7 @@ export interface ListedOrder {
   readonly reference: string | null;
   /** Its customer. */
   readonly customer: string | null;
-  /** Its due date. */
+  /** Its due date; null if it has none, has ended or was removed. */
   readonly due_date: string | null;
 }
 
@@ -2117,7 +2117,7 @@ export interface RunListItem<D = number> {
   readonly all_items: readonly RunItem<D>[];
   /** The first eight spools to print from. */
   readonly materials: readonly ListedSpool[];
-  /** Orders that the run prints items of, at most three. */
+  /** Orders that the run prints items of: three at most, those that are due first. */
   readonly orders: readonly ListedOrder[];
   /** What the watched printer says about the run while it prints it; otherwise null. */
   readonly print: RunPrint<D> | null;
@@ -2973,7 +2973,7 @@ export interface QueuedRun<D = number> {
   readonly items: readonly ListedProduct[];
   /** The first eight spools to print from. */
   readonly materials: readonly ListedSpool[];
-  /** Orders that the run prints items of, at most three. */
+  /** Orders that the run prints items of: three at most, those that are due first. */
   readonly orders: readonly ListedOrder[];
   /** The steps that `getProductionRunCheck` returns for the run. */
   readonly steps: readonly CheckStep[];
