@@ -54,7 +54,7 @@ func showAllRuns(v *visit) error {
 	var query url.Values
 	p.listing, query = v.listing("/runs/all", runNoun, slices.Clone(runFilters),
 		[]listOrder{{"", "Newest first", "created_at", "desc"}}, column{label: "Run"},
-		column{label: "State", by: "status"}, column{label: "Filament", class: "amount wide"},
+		column{label: "State", by: "status", falls: true}, column{label: "Filament", class: "amount wide"},
 		column{label: "Time|a duration", class: "amount wide"},
 		column{label: "When", class: "amount"})
 	if p.Form.failed != nil {

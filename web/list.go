@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"spoolwright/server"
 	"spoolwright/value/language"
@@ -320,7 +319,7 @@ func (l *listing) Chips() (chips []chip) {
 			continue
 		}
 		c := chip{l.visit.t(f.label), value, l.without(f.name)}
-		if _, err := time.Parse(time.DateOnly, value); err == nil {
+		if f.name == "from" || f.name == "to" {
 			c.Value = l.visit.OnDay(value)
 		}
 		for _, o := range append(l.visit.options(f.options), l.data[f.name]...) {

@@ -202,6 +202,12 @@ func TestChooseAllOfList(t *testing.T) {
 		"All 201 spools of this list")
 	are("C", 0)
 
+	// All have left the list meanwhile.
+	gone := b.get(t, list).form(t, list)
+	gone.Set("every", "201")
+	gone.Set("action", "archive")
+	b.do(t, "POST", "/spools?location=X", gone).want(t, 422).shows(t, "The list has other spools now: choose again.")
+
 	// Too many.
 	for range 8 {
 		batch(100, "A")

@@ -242,6 +242,8 @@ func (v *visit) spoolList(l *spoolList, query url.Values) error {
 		name := "–"
 		if len(l.Items) > 0 {
 			name = l.Items[0].Name()
+		} else if f := (filament{}); v.fetch(get("/api/v1/filaments/"+url.PathEscape(id), &f)) == nil {
+			name = f.Title()
 		}
 		l.offer("filament", option{id, name})
 	}
@@ -265,11 +267,15 @@ func changeSpools(v *visit) error {
 
 // labelChosen leads to the labels of the chosen spools.
 func (v *visit) labelChosen(l *spoolList, query url.Values) error {
-	chosen, err := v.chosenSpools(l, query)
-	if err != nil {
-		return err
+	every, _ := strconv.Atoi(l.Form.Values.Get("every"))
+	var chosen []map[string]json.RawMessage
+	if every <= maxLabels {
+		var err error
+		if chosen, err = v.chosenSpools(l, query); err != nil {
+			return err
+		}
 	}
-	if len(chosen) > maxLabels {
+	if max(every, len(chosen)) > maxLabels {
 		l.Form.Problem = v.t("At most %d labels are printed together.", maxLabels)
 	}
 	if l.Form.Problem != "" {
@@ -301,7 +307,7 @@ func editChosen(v *visit) error {
 	if every, err := strconv.Atoi(f.Values.Get("every")); err == nil {
 		n = every
 	}
-	if n == 0 {
+	if n < 1 {
 		return v.changeChosen(l, query, nil, func() error { return v.spoolList(l, query) })
 	}
 	var custom customFields
@@ -361,8 +367,8 @@ func (v *visit) changeChosen(l *spoolList, query url.Values, changes map[string]
 }
 
 // chosenSpools returns the chosen spools of the list: those whose boxes are ticked, or all that the filters select, if
-// the box "every" is. That has the number of spools that the page has shown. If there are others now, or nothing is
-// chosen, the form has a problem. A ticked spool that the page does not list any more has only its id.
+// the box "every" is. That has the number of spools that the page has shown. If their number is another one now, or
+// nothing is chosen, the form has a problem. A ticked spool that the page does not list any more has only its id.
 func (v *visit) chosenSpools(l *spoolList, query url.Values) (chosen []map[string]json.RawMessage, err error) {
 	f, every := l.Form, l.Form.Values.Get("every")
 	for _, id := range f.Values["id"] {
@@ -395,18 +401,24 @@ func (v *visit) chosenSpools(l *spoolList, query url.Values) (chosen []map[strin
 	all := maps.Clone(query)
 	all.Del("skip")
 	all.Set("limit", "100")
-	all.Set("sort_by", "created_at")
-	all.Set("sort_order", "desc")
+	if n, err := strconv.Atoi(every); err != nil || n > 100 { // more than a page
+		all.Set("sort_by", "created_at")
+		all.Set("sort_order", "desc")
+	}
 	for more := true; more && len(chosen) <= value.MaxSeveral; {
 		page.Items, page.Next = nil, ""
 		if err := v.fetch(read{path: "/api/v1/spools", query: all, into: &page}); err != nil {
 			return nil, err
 		}
+		if len(chosen) == 0 && every != strconv.Itoa(page.Total) {
+			break
+		}
 		chosen, more = append(chosen, page.Items...), page.Next != ""
 		all.Set("after", page.Next)
 	}
 	if every != strconv.Itoa(len(chosen)) {
-		f.Problem, l.Chosen = v.t("The list has other spools now: choose again."), nil
+		f.Problem, l.Chosen, l.Page = v.t("The list has other spools now: choose again."), nil, 1
+		query.Del("skip")
 		f.Values.Del("every")
 		f.Values.Del("id")
 	}
@@ -460,7 +472,7 @@ func before(spools []map[string]json.RawMessage, changes map[string]any) (back s
 // number whose bits are the distances from it. It returns "" if the notice has no space for it. unpackNumbers returns
 // the numbers of the text.
 func packNumbers(numbers []int) string {
-	if len(numbers) == 0 || slices.Max(numbers)-slices.Min(numbers) > 8*maxNotice {
+	if len(numbers) == 0 || slices.Max(numbers)-slices.Min(numbers) > 3*maxNotice {
 		return ""
 	}
 	var bits big.Int

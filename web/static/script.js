@@ -259,8 +259,9 @@ for (const details of document.querySelectorAll("details:has(> .button)")) {
 // Rows are chosen one by one, in ranges with Shift, or all at once. A text says how many are chosen.
 for (const form of document.querySelectorAll("form:has([data-all])")) {
   const boxes = () => [...form.querySelectorAll("tbody .choose input")];
-  const all = () => form.querySelector("[data-all]"), every = form.querySelector("[name=every]");
+  const all = () => form.querySelector("[data-all]");
   const show = () => {
+    const every = form.querySelector("[name=every]");
     const chosen = boxes().filter((box) => box.checked).length;
     all().checked = chosen > 0 && chosen === boxes().length;
     if (every && !all().checked) every.checked = false;
@@ -345,7 +346,7 @@ for (const scan of document.querySelectorAll("[data-scan]")) {
 
 // Rows update by themselves: after a change of the farm's data, the page is read again, and its lists and figures are
 // replaced. A tab that nobody sees does nothing.
-const parts = (page) => [...page.querySelectorAll("[data-list], .figures, .today, .spool-head, .ledger")];
+const parts = (page) => [...page.querySelectorAll("[data-list], .every, .figures, .today, .spool-head, .ledger")];
 const typed = (e) =>
   e.matches("[type=checkbox]") ? e.checked : e.matches("input:not([type=hidden])") && e.value !== e.defaultValue;
 if (parts(document).length > 0 && "live" in document.body.dataset) {
