@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// packed has the English texts, and for each language their translations in the same order, one on each line: a sixth of
-// the size of the files. TestLanguages makes it with -update.
+// packed has the English texts, and for each language their translations in the same order, one on each line: a sixth
+// of the size of the files. TestLanguages makes it with -update.
 //
 //go:embed languages.zip
 var packed []byte
