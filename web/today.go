@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"html/template"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -276,30 +277,17 @@ func (p *todayPage) Figures(v view) []figure {
 // come last.
 func stillPrinting(v *visit, all found[run]) found[run] {
 	now := v.Now()
-	type ending struct {
-		run *run
-		end *time.Time
-	}
-	var endings []ending // because a comparison of runs would compute and copy too much
-	for i := range all.Items {
-		if r := &all.Items[i]; r.hasEnded(now) {
-			all.Total--
-		} else {
-			endings = append(endings, ending{r, r.End()})
-		}
-	}
-	value.Sort(endings, func(a, b ending) int {
+	before := len(all.Items)
+	all.Items = slices.DeleteFunc(all.Items, func(r run) bool { return r.hasEnded(now) })
+	all.Total -= before - len(all.Items)
+	value.Sort(all.Items, func(a, b run) int {
+		x, y := a.End(), b.End()
 		switch {
-		case a.end == nil || b.end == nil || a.run.Status != b.run.Status:
-			return cmp.Or(cmp.Compare(a.run.Status, b.run.Status), cmp.Compare(rank(b.end), rank(a.end)))
+		case x == nil || y == nil || a.Status != b.Status:
+			return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(rank(y), rank(x)))
 		}
-		return a.end.Compare(*b.end)
+		return x.Compare(*y)
 	})
-	sorted := make([]run, len(endings))
-	for i, e := range endings {
-		sorted[i] = *e.run
-	}
-	all.Items = sorted
 	return all
 }
 
