@@ -228,4 +228,13 @@ func TestQueueShowsDueDates(t *testing.T) {
 	run(2, 70, "None", nil)
 	page = b.get(t, "/queue").want(t, 200).hides(t, "2020-01-02")
 	testkit.Equal(t, strings.Count(page.text, `<span>2 × Product Hook`), 2, "bars of runs that end in time")
+
+	// Of many orders, those that are due first are named, not the oldest ones.
+	var items []j
+	for _, due := range []string{"2043-01-02", "2042-01-02", "2041-01-02", "2039-01-02"} {
+		order := c.Post(t, "/api/v1/orders", j{"due_date": due, "items": []j{{"product_id": product, "quantity": 1}}})
+		items = append(items, j{"product_id": product, "quantity": 1, "order_item_id": order.Want(201).Text("items.0.id")})
+	}
+	c.Post(t, "/api/v1/production-runs", j{"printer_id": printers[2], "items": items}).Want(201)
+	b.get(t, "/queue").shows(t, "due 2039-01-02")
 }

@@ -93,9 +93,14 @@ func (r queuedRun) Due() (first string) {
 }
 
 // IsLate reports whether the run is expected to end after its orders are due.
-func (r queuedRun) IsLate(v view) bool {
-	due := v.dueAt(r.Due())
-	return due != nil && (due.Before(v.Now()) || r.End != nil && due.Before(*r.End))
+func (r queuedRun) IsLate(v view) bool { return timeBar{End: r.ends(), Orders: r.Orders}.endsLate(v.visit) }
+
+// ends returns when the run is expected to end, or nil if that is not known.
+func (r queuedRun) ends() *time.Time {
+	if r.End == nil && r.Status != "pending" {
+		return r.PrintsUntil()
+	}
+	return r.End
 }
 
 // PrintsUntil returns the time at which a printing run ends or should have ended, or nil if the time is not known.

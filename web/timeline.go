@@ -184,13 +184,10 @@ func (q *queue) Timeline(v view) template.HTML {
 	var bars []timeBar
 	for _, r := range q.Runs {
 		bar := timeBar{Printer: r.Printer, Title: r.Title(v), At: "runs/" + r.ID, Sign: r.Thumb() + r.Swatches(),
-			Start: r.Start, End: r.End, Orders: r.Orders}
+			Start: r.Start, End: r.ends(), Orders: r.Orders}
 		if n, err := strconv.Atoi(string(r.firstQuantity())); err == nil && r.Status == "pending" {
 			bar.Pieces, bar.Title = n, r.Items[0].Product
 			bar.Key = r.Items[0].ProductID + string(r.Swatches())
-		}
-		if bar.End == nil && r.Status != "pending" {
-			bar.End = r.PrintsUntil()
 		}
 		bars = append(bars, bar)
 	}
