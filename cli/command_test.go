@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -215,7 +216,13 @@ func TestNullIsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if IsTerminal(null) || IsTerminal(os.NewFile(null.Fd(), "/dev/stdout")) {
+	fd, err := syscall.Dup(int(null.Fd())) // two files of one descriptor would both close it, one of them later
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := os.NewFile(uintptr(fd), "/dev/stdout")
+	defer named.Close()
+	if IsTerminal(null) || IsTerminal(named) {
 		t.Error("the null device is a terminal")
 	}
 }
