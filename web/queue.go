@@ -93,7 +93,9 @@ func (r queuedRun) Due() (first string) {
 }
 
 // IsLate reports whether the run is expected to end after its orders are due.
-func (r queuedRun) IsLate(v view) bool { return timeBar{End: r.ends(), Orders: r.Orders}.endsLate(v.visit) }
+func (r queuedRun) IsLate(v view) bool {
+	return timeBar{End: r.ends(), Orders: r.Orders}.endsLate(v.visit)
+}
 
 // ends returns when the run is expected to end, or nil if that is not known.
 func (r queuedRun) ends() *time.Time {
