@@ -207,7 +207,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 	t.Parallel()
 	d := testkit.Open(t)
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(1)}
-	for range 10 { // one round does not always hit the race
+	for range testkit.InRigs(3, 10) { // one round does not always hit the race
 		farm, same := "farm "+value.NewID(), email()
 		actors := make([]db.Actor, 8)
 		errs := make([]error, 8)

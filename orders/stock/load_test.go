@@ -23,7 +23,8 @@ import (
 	"spoolwright/tests/testkit"
 )
 
-var loadTime = flag.Duration("load.time", 2*time.Second, "how long each part of TestLevelsUnderLoad takes")
+var loadTime = flag.Duration("load.time", time.Duration(testkit.InRigs(500, 2000))*time.Millisecond,
+	"how long each part of TestLevelsUnderLoad takes")
 
 // A stock level that changes while runs are completed and kits are assembled delays neither: no request fails, and
 // PostgreSQL finds no deadlock. The test logs how long it takes to complete a run, with and without these changes.

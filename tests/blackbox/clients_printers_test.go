@@ -143,6 +143,7 @@ func (f *printerFarm) restart(t *testing.T, s syscall.Signal) {
 // testReportAfterCrash kills the service after it has sent a report to PostgreSQL, which commits it. A client that
 // repeats the report does not use the filament twice, but its next report counts.
 func testReportAfterCrash(t *testing.T, p program) {
+	testkit.Rig(t)
 	f := newPrinterFarm(t, p)
 	use := func() error {
 		r, err := http.NewRequest("PUT", f.url+"/spoolman/api/v1/spool/1/use", strings.NewReader(`{"use_weight": 10}`))

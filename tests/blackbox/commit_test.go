@@ -226,7 +226,7 @@ func TestUnknownCommit(t *testing.T) {
 			}
 		}
 
-		if slices.Index(w.operations, op)%testkit.InCI(4, 1) != 0 {
+		if slices.Index(w.operations, op)%testkit.InCI(8, 1) != 0 {
 			return
 		}
 		// With a key: the connection breaks four times, and the client gets one success.

@@ -569,6 +569,7 @@ func TestDockerCommands(t *testing.T) {
 // testNginx runs nginx with deploy/nginx.conf, with other addresses and paths, in front of two instances. Requests of
 // a user must go to one instance, and to the other when that instance has stopped.
 func testNginx(t *testing.T, p program) {
+	testkit.Rig(t)
 	nginx := needTools(t, "nginx")[0]
 	url := ownerURL(testkit.NewDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "TRUSTED_PROXIES=127.0.0.1"}

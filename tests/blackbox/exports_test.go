@@ -116,6 +116,7 @@ func TestExportFilters(t *testing.T) {
 
 // testExportsOfAPI checks that the exports of the API are those of the commands.
 func testExportsOfAPI(t *testing.T, p program) {
+	testkit.Rig(t)
 	url := ownerURL(testkit.MigratedDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	p.addUser(t, env, "farm", "ada@farm.example", "admin")

@@ -683,14 +683,11 @@ func (i *isolationTenant) recordDeleted(pattern string, r resource) {
 // TestPgBouncer runs every operation, TestModel and TestIsolation through a PgBouncer in transaction mode, which
 // assigns a server connection for each transaction.
 func TestPgBouncer(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	bouncer := startPgBouncer(t)
 	modes := []string{"cache_describe", "exec"} // those that docs/database.md names
-	modelOperations, requests := 150, 600
-	switch {
-	case !testkit.Rigs():
-		modes, modelOperations, requests = modes[:1], 0, 100
-	case *testkit.Long:
+	if *testkit.Long {
 		modes = append(modes, "describe_exec", "simple_protocol")
 	}
 	for _, mode := range modes {
@@ -714,10 +711,8 @@ func TestPgBouncer(t *testing.T) {
 				}
 			}
 			// Each is a test of its own: runIsolation stops at a failure, which would hide that only the model failed.
-			if modelOperations > 0 {
-				t.Run("model", func(t *testing.T) { runModel(t, w, 2, 3, 1, modelOperations) })
-			}
-			t.Run("isolation", func(t *testing.T) { runIsolation(t, d, 10, requests) })
+			t.Run("model", func(t *testing.T) { runModel(t, w, 2, 3, 1, 150) })
+			t.Run("isolation", func(t *testing.T) { runIsolation(t, d, 10, 600) })
 
 			// The server connections of the pooler keep no setting.
 			conn, err := pgx.Connect(t.Context(), bouncer+"&default_query_exec_mode="+mode)

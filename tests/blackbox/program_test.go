@@ -249,6 +249,7 @@ stop:     Ctrl-C; the password is not shown again
 // testUnprivileged runs the service as the account nobody. As root, the service would run PostgreSQL as another
 // account.
 func testUnprivileged(t *testing.T, p program) {
+	testkit.Rig(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root; without root the other tests run the service unprivileged")
 	}
@@ -486,6 +487,7 @@ func testSettings(t *testing.T, p program) {
 
 // testExpiredKeys checks that the service deletes expired idempotency keys.
 func testExpiredKeys(t *testing.T, p program) {
+	testkit.Rig(t)
 	name := testkit.NewDatabase(t)
 	url := ownerURL(name)
 	env := []string{"DATABASE_URL=" + url, secretEnv}
@@ -574,6 +576,7 @@ func testAddressInUse(t *testing.T, p program) {
 
 // testDatabaseURL runs the service on a PostgreSQL that it does not manage.
 func testDatabaseURL(t *testing.T, p program) {
+	testkit.Rig(t)
 	c, token := startWithAdmin(t, p, "DB_MAX_CONNS=3")
 	c.createSpool(t, token)
 	testkit.Equal(t, c.countSpools(t, token), 1, "spools")
@@ -674,6 +677,7 @@ func testSeparateRoles(t *testing.T, p program) {
 // testSeveralInstances starts three instances at once on an empty database. They must all migrate it or wait, and
 // share the data.
 func testSeveralInstances(t *testing.T, p program) {
+	testkit.Rig(t)
 	url := ownerURL(testkit.NewDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "DB_MAX_CONNS=3"}
 	var instances []*process
@@ -740,6 +744,7 @@ func testOwnTLS(t *testing.T, p program) {
 
 // testTLS serves HTTPS, replaces the certificate while the service runs, and then breaks the certificate file.
 func testTLS(t *testing.T, p program) {
+	testkit.Rig(t)
 	dir := tempDir(t)
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	first := writeCertificate(t, 1, certFile, keyFile)
@@ -808,6 +813,7 @@ func testTLS(t *testing.T, p program) {
 
 // testMetrics checks that METRICS_ADDR, and no other address, serves metrics and profiles.
 func testMetrics(t *testing.T, p program) {
+	testkit.Rig(t)
 	address := freeAddress(t) // the service does not log the port that it gets for METRICS_ADDR
 	c, token := startWithAdmin(t, p, "METRICS_ADDR="+address)
 	c.createSpool(t, token)
@@ -850,6 +856,7 @@ func testMetrics(t *testing.T, p program) {
 
 // testSmallHeap checks to which size the heap, with the ballast, may grow before garbage is collected.
 func testSmallHeap(t *testing.T, p program) {
+	testkit.Rig(t)
 	for _, c := range []struct {
 		env         string
 		least, most int // MiB
