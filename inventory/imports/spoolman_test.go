@@ -2,6 +2,7 @@ package imports_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
+	"spoolwright/server"
 	"spoolwright/tests/testkit"
 )
 
@@ -173,4 +176,17 @@ func TestInvalidSpoolmanFile(t *testing.T) {
 	if !strings.Contains(string(a.Body), "must have at most 10000 spools") {
 		t.Errorf("%s", a.Body)
 	}
+}
+
+// FuzzSource imports any file as an export of Spoolman. It must not panic.
+func FuzzSource(f *testing.F) {
+	f.Add([]byte(`{"vendor": [{"id": 1, "name": "A"}], "filament": [{"id": 2, "vendor": {"id": 1}, "density": 1.24,
+		"diameter": 1.75}], "spool": [{"id": 3, "filament": {"id": 2}, "used_weight": 10, "extra": {"tag": "\"x\""}}]}`))
+	f.Add([]byte(`[{"id": 1, "filament": {"id": 2, "color_hex": "ff0000", "material": "PLA"}}]`))
+	c := testkit.New(f, testkit.Options{}, inventory.Routes, imports.Routes).Operator(f)
+	ctx := db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant})
+	i := imports.Importer{DB: c.API.DB, Invalid: func(string, []server.FieldError) {}}
+	f.Fuzz(func(_ *testing.T, file []byte) {
+		i.Spoolman(ctx, bytes.NewReader(file), imports.SourceOptions{SkipInvalid: true, DryRun: true})
+	})
 }
