@@ -584,20 +584,7 @@ func (f *productFile) changeMaterials(
 		if len(same) == 1 {
 			stored = same[0]
 		}
-		filament, ok := f.filament(in, stored)
-		if values["filament_id"] = nil; !ok {
-			problem("filament_id", "is not the id or the number of a filament")
-		} else if filament != nil {
-			values["filament_id"] = filament["id"]
-			for _, column := range []string{"material_type", "material_name", "color", "diameter_mm"} {
-				value := transfer.ValueText(values[column])
-				if value != "" && slices.Contains(f.columns, "materials."+column) &&
-					!strings.EqualFold(value, filament.Text(column)) {
-					problem(column, "is not that of the filament")
-				}
-				values[column] = filament[column]
-			}
-		}
+		filament := f.setFilament(values, in, stored, problem)
 		switch {
 		case len(same) > 1:
 			problem("id", "is required, because the product has several materials of this type and color")
@@ -629,20 +616,7 @@ func (f *productFile) changeMaterials(
 				count--
 				continue
 			}
-			differs := false
-			for _, column := range materialColumns {
-				value := transfer.ValueText(values[column])
-				switch {
-				case value == m.Text(column), value == "" && column == "is_required",
-					!slices.Contains(f.columns, "materials."+column) &&
-						(filament == nil && (column != "filament_id" || !f.hasFilaments()) || !follows(column)):
-					values[column] = m[column]
-				case value == "" && slices.Contains([]string{"material_type", "color", "weight_grams"}, column):
-					problem(column, "must not be empty")
-				default:
-					differs = true
-				}
-			}
+			differs := f.keepMaterial(values, m, filament, problem)
 			if values["id"] = id; differs {
 				c.materials, changed = append(c.materials, values), true
 				after[materialColumn+id] = materialText(values)
@@ -655,6 +629,52 @@ func (f *productFile) changeMaterials(
 		invalid[p.line] = append(invalid[p.line], server.TooManyEntries("materials").Fields...)
 	}
 	return changed
+}
+
+// addProblem adds a problem with a field of a material.
+type addProblem func(field string, message language.Text, args ...any)
+
+// setFilament gives the values of a material the filament that a row names, or else that of the stored material, with
+// the columns that follow it. It returns the filament, or nil.
+func (f *productFile) setFilament(
+	values map[string]any, in *importRow, stored transfer.Stored, problem addProblem,
+) transfer.Stored {
+	filament, ok := f.filament(in, stored)
+	if values["filament_id"] = nil; !ok {
+		problem("filament_id", "is not the id or the number of a filament")
+	} else if filament != nil {
+		values["filament_id"] = filament["id"]
+		for _, column := range []string{"material_type", "material_name", "color", "diameter_mm"} {
+			value := transfer.ValueText(values[column])
+			if value != "" && slices.Contains(f.columns, "materials."+column) &&
+				!strings.EqualFold(value, filament.Text(column)) {
+				problem(column, "is not that of the filament")
+			}
+			values[column] = filament[column]
+		}
+	}
+	return filament
+}
+
+// keepMaterial gives values those of the stored material m that the file does not change. It reports whether the file
+// changes others.
+func (f *productFile) keepMaterial(
+	values map[string]any, m, filament transfer.Stored, problem addProblem,
+) (differs bool) {
+	for _, column := range materialColumns {
+		value := transfer.ValueText(values[column])
+		switch {
+		case value == m.Text(column), value == "" && column == "is_required",
+			!slices.Contains(f.columns, "materials."+column) &&
+				(filament == nil && (column != "filament_id" || !f.hasFilaments()) || !follows(column)):
+			values[column] = m[column]
+		case value == "" && slices.Contains([]string{"material_type", "color", "weight_grams"}, column):
+			problem(column, "must not be empty")
+		default:
+			differs = true
+		}
+	}
+	return differs
 }
 
 // hasFilaments reports whether the file has a column that names filaments.
