@@ -509,10 +509,6 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		had.grams, had.corrected = had.grams+m.Counted, had.corrected+m.Corrections
 		m.Counted, m.Corrections = 0, 0
 	}
-	name, number := spool.SpoolName, spool.SpoolNumber
-	warn := func(code EndWarningCode, grams value.Decimal, format language.Text, args ...any) {
-		warnings = append(warnings, spool.warning(code, grams, format, args...))
-	}
 	weighed, during, own := spool.AfterEnd, spool.Own, spool.Own
 	if recorded := spool.Taken - had.grams; e.changesEnd && recorded != 0 && !weighed.Is(spool.AfterEnded) {
 		d := SpoolDeduction{SpoolID: value.UUID(spool.SpoolID), Previous: spool.Remaining, weighed: spool.AfterEnded,
@@ -544,40 +540,12 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 			d.own, d.kept = own, max(min(rest-d.counted.grams, own.Grams), 0)
 			d.from += d.kept
 		}
-		start := d.from + d.counted.grams
-		d.to, d.Shortfall = left(start, rest, spool.Short)
+		d.to, d.Shortfall = left(d.from+d.counted.grams, rest, spool.Short)
 		d.silent = rest == 0 && (known || e.changesEnd)
 		if d.own != nil && rest < 0 {
 			d.kept = min(d.released.grams+max(rest+max(own.After, 0), -d.to), 0)
 		}
-		switch {
-		case weighed != nil && rest != d.counted.grams && !earlier:
-			warn("WEIGHED_SINCE", rest, "%s (spool %d) was weighed after the run ended, and keeps %s g", name, number,
-				spool.Remaining)
-		case weighed != nil:
-		case d.kept > 0 && !e.changesEnd:
-			warn("WEIGHED_SINCE", d.kept, "%s (spool %d) was weighed after an earlier end of the run: %s g count as used "+
-				"before the weighing", name, number,
-				d.kept)
-		case d.kept != 0:
-			warn("WEIGHED_DURING_RUN", d.kept, "%s (spool %d) was weighed during the run, and keeps its weight: %s g of "+
-				"the difference count as used before that", name, number, d.kept)
-		case e.changesEnd && during != nil && rest != 0:
-			warn("WEIGHED_DURING_RUN", rest, "%s (spool %d) was weighed during the run: the difference counts as used "+
-				"after the weighing", name, number)
-		}
-		if d.Shortfall > 0 && weighed == nil {
-			warn("FILAMENT_SHORTFALL", d.Shortfall,
-				"%s (spool %d) had only %s g on record; the run used %s g more, so it is now empty", name, number,
-				start, d.Shortfall)
-		}
-		switch {
-		case rest == 0 && (used == 0 || e.changesEnd):
-		case spool.Hidden:
-			warn("SPOOL_REMOVED", used, "%s (spool %d) was removed, and %s g of it were used", name, number, used)
-		case spool.Archived:
-			warn("SPOOL_ARCHIVED", used, "%s (spool %d) is archived, and %s g of it were used", name, number, used)
-		}
+		warnings = e.warnings(&spool, &d, used, rest, during, earlier)
 		outside -= d.counted.grams
 		if d.New = d.to + min(d.kept, 0); weighed != nil {
 			d.New = d.Previous
@@ -589,10 +557,49 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		all = append(all, d)
 	}
 	if outside > 0 {
-		warn("USE_OUTSIDE_RUN", outside, "%s (spool %d) lost %s g outside of runs since this run started; they are not "+
-			"counted", name, number, outside)
+		warnings = append(warnings, spool.warning("USE_OUTSIDE_RUN", outside, "%s (spool %d) lost %s g outside of runs "+
+			"since this run started; they are not counted", spool.SpoolName, spool.SpoolNumber, outside))
 	}
 	return all, warnings
+}
+
+// warnings returns what the user should know about the deduction d of rest grams from a spool, of which the run used
+// some. during is the weighing during the run, or nil; earlier reports whether the difference left the spool before it.
+func (e *ending) warnings(
+	spool *endingMaterial, d *SpoolDeduction, used, rest value.Decimal, during *runWeighing, earlier bool,
+) (all []EndWarning) {
+	name, number := spool.SpoolName, spool.SpoolNumber
+	warn := func(code EndWarningCode, grams value.Decimal, format language.Text, args ...any) {
+		all = append(all, spool.warning(code, grams, format, args...))
+	}
+	switch {
+	case d.weighed != nil && rest != d.counted.grams && !earlier:
+		warn("WEIGHED_SINCE", rest, "%s (spool %d) was weighed after the run ended, and keeps %s g", name, number,
+			spool.Remaining)
+	case d.weighed != nil:
+	case d.kept > 0 && !e.changesEnd:
+		warn("WEIGHED_SINCE", d.kept, "%s (spool %d) was weighed after an earlier end of the run: %s g count as used "+
+			"before the weighing", name, number, d.kept)
+	case d.kept != 0:
+		warn("WEIGHED_DURING_RUN", d.kept, "%s (spool %d) was weighed during the run, and keeps its weight: %s g of "+
+			"the difference count as used before that", name, number, d.kept)
+	case e.changesEnd && during != nil && rest != 0:
+		warn("WEIGHED_DURING_RUN", rest, "%s (spool %d) was weighed during the run: the difference counts as used "+
+			"after the weighing", name, number)
+	}
+	if d.Shortfall > 0 && d.weighed == nil {
+		warn("FILAMENT_SHORTFALL", d.Shortfall,
+			"%s (spool %d) had only %s g on record; the run used %s g more, so it is now empty", name, number,
+			d.from+d.counted.grams, d.Shortfall)
+	}
+	switch {
+	case rest == 0 && (used == 0 || e.changesEnd):
+	case spool.Hidden:
+		warn("SPOOL_REMOVED", used, "%s (spool %d) was removed, and %s g of it were used", name, number, used)
+	case spool.Archived:
+		warn("SPOOL_ARCHIVED", used, "%s (spool %d) is archived, and %s g of it were used", name, number, used)
+	}
+	return all
 }
 
 // warning returns a warning about the spool of a material.
