@@ -347,22 +347,8 @@ func (w *worker) record(look bool) (state, error) {
 	if len(w.done) > 0 {
 		stmts = append(stmts, w.update())
 	}
-	switch {
-	case succeeded && w.failing:
-		stmts = append(stmts, db.SQL(`update webhooks set failing_since = null, updated_at = now()
-			where id = $1 and failing_since is not null`, w.ID))
-	case failed && !succeeded:
-		stmts = append(stmts, db.SQL(`update webhooks set failing_since = now(), updated_at = now()
-			where id = $1 and failing_since is null`, w.ID))
-	}
-	disabled := db.SQL(`
-		update webhooks set disabled_at = now(), updated_at = now(),
-			disabled_reason = case when $2 then 'gone' else 'failing' end
-		where id = $1 and disabled_at is null and ($2 or failing_since < now() - interval '5 days')
-		returning id`, w.ID, gone)
-	if failed && !succeeded || gone {
-		stmts = append(stmts, disabled)
-	}
+	health, disabled := w.health(succeeded, failed, gone)
+	stmts = append(stmts, health...)
 	var url, format, farm, currency, language string
 	var isDisabled, isFailing bool
 	var secret, previous []byte
@@ -423,7 +409,35 @@ func (w *worker) record(look bool) (state, error) {
 	w.receiver, w.failing = receiver{url: url, format: Format(format), farm: farm, currency: currency,
 		language: language}, isFailing
 	w.loaded = append(w.loaded, further...)
-	for _, text := range [][]byte{secret, previous} {
+	w.openSecrets(secret, previous)
+	return state{full: len(further) == maxLoad, next: next}, nil
+}
+
+// health returns the statements that record since when the webhook fails, and disable it if its receiver is gone or
+// failed for too long. disabled is the statement that disables it, which may be one of them.
+func (w *worker) health(succeeded, failed, gone bool) (stmts []*db.Stmt, disabled *db.Stmt) {
+	switch {
+	case succeeded && w.failing:
+		stmts = append(stmts, db.SQL(`update webhooks set failing_since = null, updated_at = now()
+			where id = $1 and failing_since is not null`, w.ID))
+	case failed && !succeeded:
+		stmts = append(stmts, db.SQL(`update webhooks set failing_since = now(), updated_at = now()
+			where id = $1 and failing_since is null`, w.ID))
+	}
+	disabled = db.SQL(`
+		update webhooks set disabled_at = now(), updated_at = now(),
+			disabled_reason = case when $2 then 'gone' else 'failing' end
+		where id = $1 and disabled_at is null and ($2 or failing_since < now() - interval '5 days')
+		returning id`, w.ID, gone)
+	if failed && !succeeded || gone {
+		stmts = append(stmts, disabled)
+	}
+	return stmts, disabled
+}
+
+// openSecrets decrypts the secrets of the webhook for its signatures. Without any, the worker has a problem.
+func (w *worker) openSecrets(all ...[]byte) {
+	for _, text := range all {
 		if text == nil {
 			continue
 		}
@@ -435,7 +449,6 @@ func (w *worker) record(look bool) (state, error) {
 			break
 		}
 	}
-	return state{full: len(further) == maxLoad, next: next}, nil
 }
 
 // writeFirst runs the first transaction of a worker. It does not wait for busy workers.
