@@ -190,6 +190,21 @@ func choose(all []sabotage, only, part string, sample int, seed uint64) ([]sabot
 	return all[(n-1)*len(all)/of : n*len(all)/of], nil
 }
 
+// all returns the sabotages of the file, or the conditions and locks of the program in dir.
+func (o options) all(dir string) ([]sabotage, error) {
+	if !o.found {
+		return parse(sabotages)
+	}
+	all, err := conditions(dir)
+	if err == nil {
+		err = acceptAll(all)
+	}
+	if err == nil && o.since != "" {
+		all, err = changedSince(all, o.since)
+	}
+	return all, err
+}
+
 // run tries the chosen sabotages. When ctx ends, it stops the tests and removes its copies of the program.
 func run(ctx context.Context, o options) error {
 	jobs := o.jobs
@@ -207,15 +222,7 @@ func run(ctx context.Context, o options) error {
 		dirs <- dir
 	}
 	dir := filepath.Join(top, "0")
-	all, err := parse(sabotages)
-	if o.found {
-		if all, err = conditions(dir); err == nil {
-			err = acceptAll(all)
-		}
-		if err == nil && o.since != "" {
-			all, err = changedSince(all, o.since)
-		}
-	}
+	all, err := o.all(dir)
 	if err != nil {
 		return err
 	}
@@ -274,7 +281,11 @@ func run(ctx context.Context, o options) error {
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
+	return report(results, o.found, len(may), len(all))
+}
 
+// report prints the results. It returns an error if the tests did not catch all sabotages.
+func report(results []result, found bool, accepted, all int) error {
 	fmt.Println()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	survived := 0
@@ -287,9 +298,9 @@ func run(ctx context.Context, o options) error {
 	}
 	w.Flush()
 	fmt.Printf("\n%d sabotages, %d survived, were broken or were not tried\n", len(results), survived)
-	if o.found {
+	if found {
 		fmt.Printf("%d of %d changed conditions and locks seen; %d of those chosen are accepted with a reason; %d in all\n",
-			len(results)-survived, len(results), len(may), len(all))
+			len(results)-survived, len(results), accepted, all)
 	}
 	if survived > 0 {
 		return errors.New("the tests did not catch all sabotages")

@@ -70,13 +70,25 @@ func typeScript(a *api) []byte {
 		}
 		w.f("}\n")
 	}
+	t.client(w)
+	head := &writer{}
+	head.f("// %s\n\nimport {", generated)
+	for _, name := range tsImports {
+		head.f("  %s,", name)
+	}
+	head.f("} from \"./core.js\";\n")
+	return append(head.Bytes(), w.Bytes()...)
+}
+
+// client writes the class of a connection, whose fields are the groups of operations.
+func (t *tsGenerator) client(w *writer) {
 	w.f(`/**
  * A connection to one Spoolwright service.
  *
  * Each property has the operations on one kind of resource: %sfarm.spools.deduct(id, { weight_grams: 45.5 })%s.
  */
 export class Client<M extends DecimalMode = "number"> extends BaseClient {`, "`", "`")
-	for _, g := range a.groups {
+	for _, g := range t.groups {
 		w.tsDoc("  ", g.doc)
 		w.f("  readonly %s: %s<M>;", camel(g.words), g.class())
 	}
@@ -84,7 +96,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {`, "`"
   /** Prepares a client for the service at the URL, such as %shttps://farm.example%s. */
   constructor(url: string, options: ClientOptions<M> = {}) {
     super(url, options, { errors: ERRORS, decimals: DECIMALS, version: VERSION });`, "`", "`")
-	for _, g := range a.groups {
+	for _, g := range t.groups {
 		w.f("    this.%s = new %s(this);", camel(g.words), g.class())
 	}
 	w.f(`  }
@@ -100,13 +112,6 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {`, "`"
     return client;
   }
 }`)
-	head := &writer{}
-	head.f("// %s\n\nimport {", generated)
-	for _, name := range tsImports {
-		head.f("  %s,", name)
-	}
-	head.f("} from \"./core.js\";\n")
-	return append(head.Bytes(), w.Bytes()...)
 }
 
 // tsImports are the names of the core that generated code may use. The compiler removes unused imports.
