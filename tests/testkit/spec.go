@@ -182,22 +182,6 @@ func (d *Document) Match(schema JSON, v any, at string) error {
 		return nil
 	}
 	bad := func(format string, args ...any) error { return fmt.Errorf(at+": "+format, args...) }
-	kind := "null"
-	switch v := v.(type) {
-	case map[string]any:
-		kind = "object"
-	case []any:
-		kind = "array"
-	case string:
-		kind = "string"
-	case bool:
-		kind = "boolean"
-	case float64:
-		kind = "number"
-		if v == float64(int64(v)) {
-			kind = "integer"
-		}
-	}
 	var kinds []any
 	switch t := schema["type"].(type) {
 	case string:
@@ -205,6 +189,7 @@ func (d *Document) Match(schema JSON, v any, at string) error {
 	case []any:
 		kinds = t
 	}
+	kind := kindOf(v)
 	if !slices.Contains(kinds, any(kind)) && !(kind == "integer" && slices.Contains(kinds, any("number"))) {
 		return bad("is %s, the document says %v", kind, kinds)
 	}
@@ -218,25 +203,7 @@ func (d *Document) Match(schema JSON, v any, at string) error {
 	above := func(name string, n float64) bool { bound, ok := schema[name].(float64); return ok && n > bound }
 	switch v := v.(type) {
 	case map[string]any:
-		properties, _ := schema["properties"].(map[string]any)
-		required, _ := schema["required"].([]any)
-		for _, name := range required {
-			if _, ok := v[name.(string)]; !ok {
-				return bad("%s is missing", name)
-			}
-		}
-		for name, value := range v {
-			property, ok := properties[name].(map[string]any)
-			if !ok {
-				if schema["additionalProperties"] == true {
-					continue
-				}
-				return bad("the document does not describe %s", name)
-			}
-			if err := d.Match(property, value, at+"."+name); err != nil {
-				return err
-			}
-		}
+		return d.matchObject(schema, v, at)
 	case []any:
 		for i, value := range v {
 			if err := d.Match(schema["items"].(map[string]any), value, fmt.Sprintf("%s[%d]", at, i)); err != nil {
@@ -270,6 +237,50 @@ func (d *Document) Match(schema JSON, v any, at string) error {
 		pattern, ok := schema["pattern"].(string)
 		if ok && !regexp.MustCompile(codepoints.ReplaceAllString(pattern, `\x{$1}`)).MatchString(v) {
 			return bad("%q does not match %s", v, pattern)
+		}
+	}
+	return nil
+}
+
+// kindOf returns the type of a JSON value.
+func kindOf(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		return "object"
+	case []any:
+		return "array"
+	case string:
+		return "string"
+	case bool:
+		return "boolean"
+	case float64:
+		if v == float64(int64(v)) {
+			return "integer"
+		}
+		return "number"
+	}
+	return "null"
+}
+
+// matchObject is Match for an object.
+func (d *Document) matchObject(schema, v JSON, at string) error {
+	properties, _ := schema["properties"].(map[string]any)
+	required, _ := schema["required"].([]any)
+	for _, name := range required {
+		if _, ok := v[name.(string)]; !ok {
+			return fmt.Errorf("%s: %s is missing", at, name)
+		}
+	}
+	for name, value := range v {
+		property, ok := properties[name].(map[string]any)
+		if !ok {
+			if schema["additionalProperties"] == true {
+				continue
+			}
+			return fmt.Errorf("%s: the document does not describe %s", at, name)
+		}
+		if err := d.Match(property, value, at+"."+name); err != nil {
+			return err
 		}
 	}
 	return nil
