@@ -240,3 +240,33 @@ func TestTablesHaveOwners(t *testing.T) {
 		t.Errorf("the tables are\n%v, those with an owner\n%v", want, got)
 	}
 }
+
+// Functions are short enough to be read at once.
+func TestFunctionLength(t *testing.T) {
+	t.Parallel()
+	const most = 100
+	count := 0
+	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		set := token.NewFileSet()
+		tree, err := parser.ParseFile(set, "../"+name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, declaration := range tree.Decls {
+			if f, ok := declaration.(*ast.FuncDecl); ok {
+				count++
+				if lines := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; lines > most {
+					t.Errorf("%s: %s has %d lines, want at most %d", name, f.Name, lines, most)
+				}
+			}
+		}
+		return nil
+	})
+	testkit.Check(t, err)
+	if count < 1000 {
+		t.Errorf("the program has %d functions", count)
+	}
+}
