@@ -57,10 +57,6 @@ var exceptions = []string{
 
 	// A product shows what orders reserve of its pieces in stock.
 	"catalog/product.go uses orders/stock product_stock",
-
-	// A filament that other rows name is hidden instead of deleted.
-	"inventory/filament.go reads catalog product_materials",
-	"inventory/filament.go reads catalog variant_materials",
 }
 
 // floors returns the height of each package: its place in the table of CONTRIBUTING.md, counted from below.

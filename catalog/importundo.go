@@ -14,6 +14,11 @@ import (
 	"spoolwright/value/language"
 )
 
+// ProductsOfFilament selects the materials of products and of variants that name the filament $1, which an undo of an
+// import then keeps.
+const ProductsOfFilament = `select from product_materials where filament_id = $1
+	union all select from variant_materials where filament_id = $1`
+
 // Undo describes how the import of products is undone: first of variants, then of the products that they follow, if no
 // variant remains. uses is a query of what names the product $1, besides products.
 func Undo(uses string) []imports.Undoable {

@@ -7,6 +7,22 @@ begin
 	return new;
 end $$;
 
+-- Removes the row with the id from the list of a kind, unless it is hidden: deletes the row, or hides it if a foreign key
+-- refers to it. Subtracts it from the total, and returns how many rows it added to it.
+create or replace function remove_row(of_kind text, of_id uuid) returns bigint language plpgsql as $$
+declare
+	n bigint;
+begin
+	begin
+		execute format('delete from %I where id = $1 and hidden_at is null', of_kind) using of_id;
+	exception when foreign_key_violation then
+		execute format('update %I set hidden_at = now(), updated_at = now() where id = $1 and hidden_at is null', of_kind)
+			using of_id;
+	end;
+	get diagnostics n = row_count;
+	return count_rows(of_kind, -n);
+end $$;
+
 -- Notes the rows that a statement deletes from a table with a list, for copies of a farm, and forgets them after 30
 -- days. The removal of a whole farm deletes the notes last.
 create or replace function note_deleted() returns trigger language plpgsql as $$

@@ -292,15 +292,6 @@ func (h handlers) changeFilament(ctx context.Context, id string, in Filament) (s
 	return server.One(filament, err)
 }
 
-// FilamentUses selects the spools, and the materials of products and of variants, that name the filament $1.
-const FilamentUses = `select from spools where filament_id = $1
-	union all select from product_materials where filament_id = $1
-	union all select from variant_materials where filament_id = $1`
-
-// FilamentInUse is FilamentUses without removed spools.
-const FilamentInUse = `select from spools where filament_id = $1 and hidden_at is null
-	union all select from product_materials where filament_id = $1`
-
 var deleteFilamentDoc = &server.Doc{
 	ID: "deleteFilament", Tag: FilamentsTag, Summary: "Remove a filament",
 	Description: "Deletes the filament. If spools are of it, or products name it, it is hidden instead: lists no " +
@@ -310,7 +301,7 @@ var deleteFilamentDoc = &server.Doc{
 }
 
 func (h handlers) deleteFilament(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	return nil, h.remove(ctx, "filaments", r.ID("id"), FilamentUses)
+	return nil, h.remove(ctx, "filaments", r.ID("id"))
 }
 
 var restoreFilamentDoc = &server.Doc{

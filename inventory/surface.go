@@ -253,7 +253,7 @@ func RemoveFilament(ctx context.Context, d *db.DB, number int64) error {
 	if used.Rows() > 0 {
 		return errFilamentInUse
 	}
-	return handlers{d}.remove(ctx, "filaments", id, FilamentUses)
+	return handlers{d}.remove(ctx, "filaments", id)
 }
 
 // VendorByNumber locks the vendor with a number, and returns its id and the weight of its empty spools.

@@ -189,16 +189,13 @@ var deleteVendorDoc = &server.Doc{
 		"hidden vendors, and `restoreVendor` shows one again.",
 }
 
-// VendorUses selects the filaments that name the vendor $1.
-const VendorUses = `select from filaments where vendor_id = $1`
-
 func (h handlers) deleteVendor(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	return nil, h.remove(ctx, "vendors", r.ID("id"), VendorUses)
+	return nil, h.remove(ctx, "vendors", r.ID("id"))
 }
 
-// remove deletes a row of a table. If the query named returns rows, which refer to the row, remove hides it instead.
-func (h handlers) remove(ctx context.Context, table, id, named string) error {
-	locked, removed := server.Remove(table, id, named)
+// remove deletes a row of a table, or hides it if other rows refer to it.
+func (h handlers) remove(ctx context.Context, table, id string) error {
+	locked, removed := server.Remove(table, id)
 	return server.Found(locked, h.db.Write(ctx, locked, removed))
 }
 

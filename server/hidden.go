@@ -8,19 +8,11 @@ import (
 
 // Remove returns two statements that remove the row with the id from a table. Locked locks the row, which waits for
 // transactions that are about to refer to the row, and returns no row if there is nothing to remove. Removed sees the
-// changes of these transactions: it hides the row if the query named returns rows, which refer to it, and otherwise
-// deletes it, and updates the count.
-func Remove(table, id, named string) (locked, removed *db.Stmt) {
-	locked = db.SQL(`select id from `+table+` where id = $1 and hidden_at is null for update`, id)
-	removed = db.SQL(`
-		with hidden as (
-			update `+table+` set hidden_at = now(), updated_at = now()
-			where id = $1 and hidden_at is null and exists (`+named+`) returning id
-		), deleted as (
-			delete from `+table+` where id = $1 and hidden_at is null and not exists (`+named+`) returning id
-		)
-		select count_rows('`+table+`', -1) from (select from hidden union all select from deleted) removed`, id)
-	return locked, removed
+// changes of these transactions: it hides the row if other rows refer to it, and otherwise deletes it, and updates the
+// count.
+func Remove(table, id string) (locked, removed *db.Stmt) {
+	return db.SQL(`select id from `+table+` where id = $1 and hidden_at is null for update`, id),
+		db.SQL(`select remove_row($1, $2)`, table, id)
 }
 
 // Restore restores the hidden row with the id in a table, and returns the result of the statement row, which reads the

@@ -12,7 +12,6 @@ import (
 
 	"spoolwright/auth/audit"
 	"spoolwright/db"
-	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
@@ -121,22 +120,25 @@ type Undoable struct {
 	Restore func(ctx context.Context, d *db.DB, changes []*Change) (done Undone, last *db.Stmt, err error)
 }
 
-// undoables returns the tables of this package. runs is a query of the runs that name the spool $1.
-func undoables(runs string) []Undoable {
+// undoables returns the tables of this package, for Undo.
+func undoables(runs, products string) []Undoable {
 	return []Undoable{
-		{Table: "vendors", Restore: vendorKind.restore, Named: inventory.VendorUses,
+		{Table: "vendors", Restore: vendorKind.restore, Named: `select from filaments where vendor_id = $1`,
 			Uses: `select from filaments where vendor_id = $1 and hidden_at is null`},
-		{Table: "filaments", Restore: filamentKind.restore, Named: inventory.FilamentUses, Uses: inventory.FilamentInUse},
+		{Table: "filaments", Restore: filamentKind.restore,
+			Named: `select from spools where filament_id = $1 union all ` + products,
+			Uses:  `select from spools where filament_id = $1 and hidden_at is null union all ` + products},
 		{Table: "spools", Restore: spoolKind.restore, Set: `, edited_at = now()`, Changed: `t.edited_at is not null`,
 			Uses:   `select from spool_usage where spool_id = $1 and kind <> 'created' union all ` + runs,
 			Forget: `delete from spoolman_items where entity = 'spool' and item = any ($1::uuid[])`},
 	}
 }
 
-// Undo returns the endpoint that undoes an import. runs is a query of the runs that name the spool $1, and more are
-// the tables of other packages; a table comes after those that it names.
-func Undo(d *db.DB, runs string, more ...Undoable) server.Endpoint {
-	all := append(undoables(runs), more...)
+// Undo returns the endpoint that undoes an import. runs is a query of the runs that name the spool $1, products one of
+// the products that name the filament $1, and more are the tables of other packages; a table comes after those that it
+// names.
+func Undo(d *db.DB, runs, products string, more ...Undoable) server.Endpoint {
+	all := append(undoables(runs, products), more...)
 	return server.Handle(func(ctx context.Context, r *server.Request[struct{}]) (server.OK[Undone], error) {
 		var u undo
 		err := d.Tx(ctx, func(ctx context.Context) error {

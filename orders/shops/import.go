@@ -83,7 +83,8 @@ func FileRoutes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/orders/import", server.Write, fileImport.FileEndpoint(d), importOrdersDoc),
 		server.Op("POST /api/v1/orders/import/check", server.Write, fileImport.FileCheckEndpoint(d), checkOrdersDoc),
 		server.Op("POST /api/v1/imports/{id}/undo", server.Write,
-			imports.Undo(d, production.RunsOfSpool, append(catalog.Undo(usesOfProduct), undoOrders)...), imports.UndoDoc),
+			imports.Undo(d, production.RunsOfSpool, catalog.ProductsOfFilament,
+				append(catalog.Undo(usesOfProduct), undoOrders)...), imports.UndoDoc),
 	}
 }
 

@@ -308,8 +308,7 @@ var deleteDoc = &server.Doc{
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	id := r.ID("id")
-	locked, removed := server.Remove("printers", id, `select from production_runs where printer_id = $1 union all
-		select from spool_usage where printer_id = $1 union all select from api_keys where printer_id = $1`)
+	locked, removed := server.Remove("printers", id)
 	return nil, server.Found(locked, h.db.Write(ctx, lockSlots(), locked,
 		db.SQL(`select load_slot(l.printer_id, l.slot, null)::text
 			from (select l.printer_id, l.slot from printer_slots l where l.printer_id = $1 order by l.spool_id) l`, id),
