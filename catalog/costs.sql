@@ -1,3 +1,37 @@
+-- Recomputes the stored costs of the materials of products from the current spool prices.
+create or replace function recompute_materials(products uuid[]) returns void language plpgsql as $$
+declare
+	usual numeric := usual_diameter();
+	material_keys text[];
+	color_keys text[];
+	filament_ids uuid[];
+begin
+	select array_agg(w.material_key), array_agg(w.color_key), array_agg(w.filament_id)
+	into material_keys, color_keys, filament_ids
+	from (
+		select distinct material_key(m.material_type, m.material_name, coalesce(m.diameter_mm, usual)) as material_key,
+			m.color_key, m.filament_id
+		from product_materials m where m.product_id = any (products)
+	) w;
+
+	-- The cost is weight * amount / grams, rounded to six decimals, half away from zero. A numeric division has
+	-- a limited number of decimals, so that round(weight * amount / grams, 6) would round twice; div() on whole
+	-- numbers is exact.
+	-- Each part is computed once, whatever PostgreSQL knows about the sizes of the tables.
+	with price as materialized (
+		select * from filament_prices(material_keys, color_keys, filament_ids)
+	), n as materialized (
+		select o.id, div(o.weight_grams * p.amount * 2000000 + p.grams, p.grams * 2) * 0.000001 as cost, p.basis
+		from product_materials o
+		left join price p
+			on p.material_key = material_key(o.material_type, o.material_name, coalesce(o.diameter_mm, usual))
+				and p.color_key = o.color_key and p.filament_id is not distinct from o.filament_id
+		where o.product_id = any (products)
+	)
+	update product_materials m set cost = n.cost, cost_basis = n.basis
+	from n where m.id = n.id and (m.cost is distinct from n.cost or m.cost_basis is distinct from n.basis);
+end $$;
+
 -- Recomputes the stored costs of products, and whether the costs are complete, and returns the first id. With
 -- whole_tree, it also recomputes all products that these products contain, directly or through others. The material
 -- costs of all these products come from the current spool prices. The function then updates the component costs of
@@ -16,10 +50,6 @@
 create or replace function recompute_costs(roots uuid[], whole_tree boolean) returns uuid language plpgsql as $$
 declare
 	tree uuid[] := roots;
-	usual numeric := usual_diameter();
-	material_keys text[];
-	color_keys text[];
-	filament_ids uuid[];
 	next_level uuid[];
 	too_deep boolean;
 	ids uuid[];
@@ -37,31 +67,7 @@ begin
 			select id from below);
 	end if;
 
-	select array_agg(w.material_key), array_agg(w.color_key), array_agg(w.filament_id)
-	into material_keys, color_keys, filament_ids
-	from (
-		select distinct material_key(m.material_type, m.material_name, coalesce(m.diameter_mm, usual)) as material_key,
-			m.color_key, m.filament_id
-		from product_materials m where m.product_id = any (tree)
-	) w;
-
-	-- The cost is weight * amount / grams, rounded to six decimals, half away from zero. A numeric division has
-	-- a limited number of decimals, so that round(weight * amount / grams, 6) would round twice; div() on whole
-	-- numbers is exact.
-	-- Each part is computed once, whatever PostgreSQL knows about the sizes of the tables.
-	with price as materialized (
-		select * from filament_prices(material_keys, color_keys, filament_ids)
-	), n as materialized (
-		select o.id, div(o.weight_grams * p.amount * 2000000 + p.grams, p.grams * 2) * 0.000001 as cost, p.basis
-		from product_materials o
-		left join price p
-			on p.material_key = material_key(o.material_type, o.material_name, coalesce(o.diameter_mm, usual))
-				and p.color_key = o.color_key and p.filament_id is not distinct from o.filament_id
-		where o.product_id = any (tree)
-	)
-	update product_materials m set cost = n.cost, cost_basis = n.basis
-	from n where m.id = n.id and (m.cost is distinct from n.cost or m.cost_basis is distinct from n.basis);
-
+	perform recompute_materials(tree);
 	for next_level in
 		with recursive above (id) as (
 			select unnest(tree) union
