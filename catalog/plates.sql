@@ -33,13 +33,53 @@ create or replace function next_plate(beside int[]) returns int language sql imm
 	from unnest(beside) b (n)
 $$;
 
+-- Gives a plate the materials, and no others. Equal materials keep their rows.
+create or replace function set_plate_materials(p_plate uuid, p_materials json) returns void language plpgsql as $$
+declare
+	material record;
+	same uuid;
+	kept uuid[] := '{}';
+begin
+	for material in
+		select * from json_to_recordset(p_materials) x (n int, id uuid, filament_id uuid, filament_number int,
+			material_type text, material_name text, color text, diameter_mm numeric, weight_grams numeric,
+			is_required boolean, notes text) order by x.n
+	loop
+		if material.filament_number is not null then
+			select f.id into material.filament_id from filaments f
+			where f.number = material.filament_number and f.hidden_at is null;
+			material.filament_id := coalesce(material.filament_id, '00000000-0000-0000-0000-000000000000');
+		end if;
+		select m.id into same from product_materials m
+		where m.product_id = p_plate and m.id <> all (kept) and m.filament_id is not distinct from material.filament_id
+			and (m.filament_id is not null and material.material_type is null
+				or (m.material_type, m.color_key) = (material.material_type, lower(material.color collate "und-x-icu"))
+				and m.material_name is not distinct from material.material_name
+				and m.diameter_mm is not distinct from material.diameter_mm)
+		order by m.created_at, m.id limit 1;
+		if found then
+			update product_materials m set weight_grams = material.weight_grams, is_required = material.is_required,
+				notes = material.notes
+			where m.id = same;
+		else
+			same := material.id;
+			insert into product_materials (id, product_id, filament_id, material_type, material_name, color, diameter_mm,
+				weight_grams, is_required, notes)
+			values (same, p_plate, material.filament_id, material.material_type, material.material_name, material.color,
+				material.diameter_mm, material.weight_grams, material.is_required, material.notes);
+		end if;
+		kept := kept || same;
+	end loop;
+	delete from product_materials m where m.product_id = p_plate and m.id <> all (kept);
+end $$;
+
 -- Gives a product the plates on which it is printed, and no others. The caller must hold the tenant's catalog lock,
 -- and have created or changed the product in the same transaction.
 --
 -- p_plates has a row for each plate, in their order: id is the id of an existing plate of the product, or new_id that
 -- of a new one. fields has the columns of the plate to change, quantity is the number of pieces of the plate in one
--- piece of the product, and materials are all materials of the plate; values that are null or missing stay. Equal
--- materials keep their rows. A plate that is not in the list is hidden, and is no longer a component.
+-- piece of the product, and materials are all materials of the plate; values that are null or missing stay. A plate
+-- that is not in the list is hidden, and is no longer a component.
 --
 -- A product with plates is not printed itself: it loses its print time, its pieces per plate, and its required
 -- materials.
@@ -51,11 +91,8 @@ create or replace function set_plates(p_product uuid, p_plates json) returns uui
 declare
 	product products;
 	row record;
-	material record;
 	p products;
 	fields jsonb;
-	same uuid;
-	kept uuid[];
 	listed uuid[] := '{}';
 	added uuid[] := '{}';
 	twice int;
@@ -100,39 +137,9 @@ begin
 			update product_components c set quantity = row.quantity
 			where c.product_id = p_product and c.component_product_id = row.id;
 		end if;
-		continue when row.materials is null;
-		kept := '{}';
-		for material in
-			select * from json_to_recordset(row.materials) x (n int, id uuid, filament_id uuid, filament_number int,
-				material_type text, material_name text, color text, diameter_mm numeric, weight_grams numeric,
-				is_required boolean, notes text) order by x.n
-		loop
-			if material.filament_number is not null then
-				select f.id into material.filament_id from filaments f
-				where f.number = material.filament_number and f.hidden_at is null;
-				material.filament_id := coalesce(material.filament_id, '00000000-0000-0000-0000-000000000000');
-			end if;
-			select m.id into same from product_materials m
-			where m.product_id = p.id and m.id <> all (kept) and m.filament_id is not distinct from material.filament_id
-				and (m.filament_id is not null and material.material_type is null
-					or (m.material_type, m.color_key) = (material.material_type, lower(material.color collate "und-x-icu"))
-					and m.material_name is not distinct from material.material_name
-					and m.diameter_mm is not distinct from material.diameter_mm)
-			order by m.created_at, m.id limit 1;
-			if found then
-				update product_materials m set weight_grams = material.weight_grams, is_required = material.is_required,
-					notes = material.notes
-				where m.id = same;
-			else
-				same := material.id;
-				insert into product_materials (id, product_id, filament_id, material_type, material_name, color, diameter_mm,
-					weight_grams, is_required, notes)
-				values (same, p.id, material.filament_id, material.material_type, material.material_name, material.color,
-					material.diameter_mm, material.weight_grams, material.is_required, material.notes);
-			end if;
-			kept := kept || same;
-		end loop;
-		delete from product_materials m where m.product_id = p.id and m.id <> all (kept);
+		if row.materials is not null then
+			perform set_plate_materials(p.id, row.materials);
+		end if;
 	end loop;
 
 	update products x set hidden_at = now(), updated_at = now(), plate_quantity = (
