@@ -66,21 +66,10 @@ begin
 	perform settle_orders(ids);
 end $$;
 
--- Updates the lines of a locked order to those that the shop has now. p_lines has rows of lineRows with shop_line, the
--- id of the line in the shop. A line that the shop has removed gets the quantity 0, and its item is removed from the
--- order; runs that print the item stay. If a line sells another product now, its item is removed too, and the line is
--- matched again. An item with delivered pieces stays, because the shop may only have changed the SKU; its line is
--- marked as replaced. Only what changed in the shop changes here, so that changes by people stay. An order whose items
--- did not come as lines keeps them.
-create or replace function sync_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
+-- Gives the lines of an order the ids of the shop's lines that sell the same, if they have no id, or one that a file
+-- import made up.
+create or replace function name_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
 begin
-	if exists (select from order_items i where i.order_id = p_order)
-			and not exists (select from order_lines l where l.order_id = p_order) then
-		return;
-	end if;
-
-	-- Lines without an id of the shop are matched by what they sell, and so are lines with an id that a file import
-	-- made up.
 	update order_lines l set shop_line = n.shop_line
 	from (
 		select l.id, l.match_key, coalesce(l.shop_line like 'file %', true) as loose,
@@ -98,6 +87,22 @@ begin
 		where not exists (select from order_lines x where x.order_id = p_order and x.shop_line = n.shop_line)
 	) n on n.match_key = o.match_key and n.nth = o.nth
 	where l.id = o.id and (l.shop_line is null or n.loose <> o.loose);
+end $$;
+
+-- Updates the lines of a locked order to those that the shop has now. p_lines has rows of lineRows with shop_line, the
+-- id of the line in the shop. A line that the shop has removed gets the quantity 0, and its item is removed from the
+-- order; runs that print the item stay. If a line sells another product now, its item is removed too, and the line is
+-- matched again. An item with delivered pieces stays, because the shop may only have changed the SKU; its line is
+-- marked as replaced. Only what changed in the shop changes here, so that changes by people stay. An order whose items
+-- did not come as lines keeps them.
+create or replace function sync_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
+begin
+	if exists (select from order_items i where i.order_id = p_order)
+			and not exists (select from order_lines l where l.order_id = p_order) then
+		return;
+	end if;
+
+	perform name_order_lines(p_order, p_lines);
 
 	with now as materialized (
 		select n.shop_line, n.title, n.sku, n.quantity, n.line_price, n.line_pieces, n.tax_amount
