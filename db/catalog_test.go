@@ -353,11 +353,11 @@ func TestCatalogFunctions(t *testing.T) {
 // The removal of sample data knows each table whose rows can refer to samples.
 func TestSamplesAreRemovedEverywhere(t *testing.T) {
 	t.Parallel()
-	wantNoRows(t, connect(t, testkit.Private().SuperURL()), "neither sample_plan nor delete_samples knows the table", `
+	wantNoRows(t, connect(t, testkit.Private().SuperURL()), "no function of samples knows the table", `
 		select distinct c.conrelid::regclass::text from pg_constraint c
 		where c.contype = 'f' and c.confrelid::regclass::text = any ('{vendors,filaments,spools,stock_levels,printers,
 			products,orders,order_items,production_runs}')
-		and not exists (select from pg_proc p where p.proname in ('sample_plan', 'delete_samples')
+		and not exists (select from pg_proc p where p.proname in ('sample_references', 'sample_plan', 'delete_samples')
 			and p.prosrc ~ ('\m' || c.conrelid::regclass::text || '\M'))`)
 }
 

@@ -1,3 +1,68 @@
+-- Returns which rows (source) refer to which of the rows with the ids (target), among them those of tables without
+-- samples.
+create or replace function sample_references(ids uuid[]) returns table (source uuid, target uuid)
+language plpgsql stable as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+begin
+	return query
+	with d as materialized (
+		select u.id from unnest(ids) u (id)
+	)
+	select f.id, d.id from d join filaments f on f.tenant_id = tenant and f.vendor_id = d.id
+	union all
+	select p.id, d.id from d join spools p on p.tenant_id = tenant and p.filament_id = d.id
+	union all
+	select m.product_id, d.id from d join product_materials m on m.tenant_id = tenant and m.filament_id = d.id
+	union all
+	select c.product_id, d.id
+	from d join product_components c on c.tenant_id = tenant and c.component_product_id = d.id
+	union all
+	select p.id, d.id from d join products p on p.tenant_id = tenant and p.variant_of = d.id
+	union all
+	select m.variant_id, d.id from d join variant_materials m on m.tenant_id = tenant and m.filament_id = d.id
+	union all
+	select i.order_id, d.id from d join order_items i on i.tenant_id = tenant and i.product_id = d.id
+	union all
+	select i.run_id, d.id from d join run_items i on i.tenant_id = tenant and i.product_id = d.id
+	union all
+	select i.run_id, d.id from d join order_items o on o.tenant_id = tenant and o.order_id = d.id
+	join run_items i on i.tenant_id = tenant and i.order_item_id = o.id
+	union all
+	select m.run_id, d.id from d join run_materials m on m.tenant_id = tenant and m.spool_id = d.id
+	union all
+	select r.id, d.id from d join production_runs r on r.tenant_id = tenant and r.printer_id = d.id
+	union all -- a sample spool that stays loses what samples used; see remove_samples
+	select u.spool_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.run_id = d.id
+	where u.spool_id not in (select d.id from d)
+	union all
+	select u.spool_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.printer_id = d.id
+	where u.spool_id not in (select d.id from d)
+	union all -- a run that stays keeps what printers reported for it
+	select u.run_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.printer_id = d.id
+	where u.run_id is not null
+	union all -- the pieces of a product that stays are those of its ledger
+	select e.product_id, d.id from d join piece_entries e on e.tenant_id = tenant and e.run_id = d.id
+	union all
+	select e.product_id, d.id from d join piece_entries e on e.tenant_id = tenant and e.order_id = d.id
+	union all
+	select l.id, d.id from d join order_lines l on l.tenant_id = tenant and l.order_id = d.id
+	union all
+	select a.id, d.id from d join order_assignments a on a.tenant_id = tenant and a.product_id = d.id
+	union all
+	select o.shop_id, d.id from d join shop_orders o on o.tenant_id = tenant and o.order_id = d.id
+	union all
+	select o.tenant_id, d.id from d join file_orders o on o.tenant_id = tenant and o.order_id = d.id
+	union all
+	select k.id, d.id from d join api_keys k on k.tenant_id = tenant and k.printer_id = d.id
+	where k.revoked_at is null
+	union all -- a printer that is watched is one of the farm, with its printer_jobs and printer_state_changes; the
+		-- printer_leases of another one are deleted with it, and the spool_tags of a spool with the spool
+	select c.tenant_id, d.id from d join printer_connections c on c.tenant_id = tenant and c.id = d.id
+	union all
+	select s.tenant_id, d.id from d join printer_states s on s.tenant_id = tenant and s.id = d.id;
+end $$;
+
 -- Returns the sample data of the tenant and what becomes of it when it is removed:
 --
 --   * removed: the sample is deleted.
@@ -36,58 +101,7 @@ begin
 	), d as materialized (
 		select s.id from s union select m.id from made_orders m union select m.id from made_runs m
 	), edge (source, target) as materialized (
-		select f.id, d.id from d join filaments f on f.tenant_id = tenant and f.vendor_id = d.id
-		union all
-		select p.id, d.id from d join spools p on p.tenant_id = tenant and p.filament_id = d.id
-		union all
-		select m.product_id, d.id from d join product_materials m on m.tenant_id = tenant and m.filament_id = d.id
-		union all
-		select c.product_id, d.id
-		from d join product_components c on c.tenant_id = tenant and c.component_product_id = d.id
-		union all
-		select p.id, d.id from d join products p on p.tenant_id = tenant and p.variant_of = d.id
-		union all
-		select m.variant_id, d.id from d join variant_materials m on m.tenant_id = tenant and m.filament_id = d.id
-		union all
-		select i.order_id, d.id from d join order_items i on i.tenant_id = tenant and i.product_id = d.id
-		union all
-		select i.run_id, d.id from d join run_items i on i.tenant_id = tenant and i.product_id = d.id
-		union all
-		select i.run_id, d.id from d join order_items o on o.tenant_id = tenant and o.order_id = d.id
-		join run_items i on i.tenant_id = tenant and i.order_item_id = o.id
-		union all
-		select m.run_id, d.id from d join run_materials m on m.tenant_id = tenant and m.spool_id = d.id
-		union all
-		select r.id, d.id from d join production_runs r on r.tenant_id = tenant and r.printer_id = d.id
-		union all -- a sample spool that stays loses what samples used; see remove_samples
-		select u.spool_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.run_id = d.id
-		where u.spool_id not in (select d.id from d)
-		union all
-		select u.spool_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.printer_id = d.id
-		where u.spool_id not in (select d.id from d)
-		union all -- a run that stays keeps what printers reported for it
-		select u.run_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.printer_id = d.id
-		where u.run_id is not null
-		union all -- the pieces of a product that stays are those of its ledger
-		select e.product_id, d.id from d join piece_entries e on e.tenant_id = tenant and e.run_id = d.id
-		union all
-		select e.product_id, d.id from d join piece_entries e on e.tenant_id = tenant and e.order_id = d.id
-		union all
-		select l.id, d.id from d join order_lines l on l.tenant_id = tenant and l.order_id = d.id
-		union all
-		select a.id, d.id from d join order_assignments a on a.tenant_id = tenant and a.product_id = d.id
-		union all
-		select o.shop_id, d.id from d join shop_orders o on o.tenant_id = tenant and o.order_id = d.id
-		union all
-		select o.tenant_id, d.id from d join file_orders o on o.tenant_id = tenant and o.order_id = d.id
-		union all
-		select k.id, d.id from d join api_keys k on k.tenant_id = tenant and k.printer_id = d.id
-		where k.revoked_at is null
-		union all -- a printer that is watched is one of the farm, with its printer_jobs and printer_state_changes; the
-			-- printer_leases of another one are deleted with it, and the spool_tags of a spool with the spool
-		select c.tenant_id, d.id from d join printer_connections c on c.tenant_id = tenant and c.id = d.id
-		union all
-		select s.tenant_id, d.id from d join printer_states s on s.tenant_id = tenant and s.id = d.id
+		select r.source, r.target from sample_references(array(select d.id from d)) r
 	), kept as (
 		select e.target as id from edge e where e.source not in (select d.id from d)
 		union
