@@ -321,6 +321,62 @@ begin
 	end if;
 end $$;
 
+-- Returns the cost of the pieces that the items of an open order still need, besides the pieces that wait for them.
+-- Pieces in stock count with their average cost, the others with product_costs, and so do the components of pieces that
+-- are assembled; see take_parts. Other orders that need the same pieces are ignored. cost and unknown are as in
+-- order_money.
+create or replace function expected_cost(items uuid[], waiting bigint[], out cost numeric, out unknown text[])
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+	ids uuid[];
+	pieces numeric[];
+	of_stock numeric;
+	claimed numeric[]; -- of the pieces in stock
+	kits boolean;
+	needs boolean;
+	made_ids uuid[];
+	made_pieces numeric[];
+	of_parts numeric;
+begin
+	cost := 0;
+	unknown := '{}';
+	select array_agg(n.product_id), array_agg(n.pieces - n.of_stock), array_agg(n.waiting + n.of_stock),
+		sum(n.stock_cost), bool_or(n.pieces > n.of_stock and p.levels > 0), bool_or(n.pieces > 0)
+	into ids, pieces, claimed, of_stock, kits, needs
+	from (
+		select n.product_id, n.pieces, n.waiting, coalesce(s.pieces, 0) as of_stock, case when s.pieces > 0 then
+			round(s.value * s.pieces / s.valued, 6) end as stock_cost
+		from (
+			-- Includes products of which nothing is needed: their waiting pieces cannot be parts of other products.
+			select i.product_id, coalesce(sum(u.waiting), 0) as waiting,
+				greatest(sum(greatest(i.quantity - coalesce(i.delivered, 0), 0) - coalesce(u.waiting, 0)), 0) as pieces
+			from unnest(items, waiting) u (id, waiting)
+			join order_items i on i.id = u.id
+			where i.withdrawn_at is null
+			group by i.product_id
+		) n
+		left join lateral (
+			select s.value, s.on_hand - s.unvalued as valued,
+				greatest(least(n.pieces, s.on_hand - n.waiting, s.on_hand - s.unvalued), 0) as pieces
+			from product_pieces s where s.product_id = n.product_id offset 0
+		) s on true
+	) n
+	cross join lateral (select p.levels from products p where p.id = n.product_id offset 0) p;
+	if kits then
+		select t.ids, t.pieces, t.cost into made_ids, made_pieces, of_parts from take_parts(ids, pieces, claimed) t;
+	end if;
+	if needs then
+		select known_sum(array[sum(c.filament * n.pieces), sum(c.machine * n.pieces), sum(c.energy * n.pieces),
+				sum(c.labour * n.pieces), sum(c.failures * n.pieces), of_stock, of_parts]),
+			incomplete_parts('{filament,machine,energy,labour,failures}', array[count(c.filament), count(c.machine),
+				count(c.energy), count(c.labour), count(c.failures)], count(*))
+		into cost, unknown
+		from unnest(coalesce(made_ids, ids), coalesce(made_pieces, pieces)) n (id, pieces)
+		join product_costs(coalesce(made_ids, ids), made_ids is not null) c on c.id = n.id
+		where n.pieces > 0;
+	end if;
+end $$;
+
 -- Returns the money of an order. revenue is what its items earn, without tax. cost is the sum of parts:
 --
 --   filament, waste, machine, energy, labour   the order's share of the ended runs that print its items, including
@@ -328,11 +384,10 @@ end $$;
 --   stock                                      the pieces that the order took from stock, less those that its runs
 --                                              put into stock and that do not wait for it; see waiting_pieces
 --
--- expected_cost is the cost of the pieces that an open order still needs. Pieces in stock count with their average
--- cost, the others with product_costs, and so do the components of pieces that are assembled; see take_parts. Other
--- orders that need the same pieces are ignored. Each result is the sum of the known amounts, or null if no amount is
--- known. unknown names the amounts that are missing in a sum: parts of costs, revenue if an item that earns has no
--- known price, and currency if that is because the currency of the order has no rate.
+-- expected_cost is the cost of the pieces that an open order still needs; see the function expected_cost. Each result is
+-- the sum of the known amounts, or null if no amount is known. unknown names the amounts that are missing in a sum:
+-- parts of costs, revenue if an item that earns has no known price, and currency if that is because the currency of the
+-- order has no rate.
 --
 -- all_waiting is the result of waiting_pieces for all products, as an object whose keys are the ids of the items.
 -- Without it, the function computes the result for the order.
@@ -346,15 +401,6 @@ declare
 	items uuid[];
 	made uuid[];
 	waiting bigint[]; -- of items
-	ids uuid[];
-	pieces numeric[];
-	of_stock numeric;
-	claimed numeric[]; -- of the pieces in stock
-	kits boolean;
-	needs boolean;
-	made_ids uuid[];
-	made_pieces numeric[];
-	of_parts numeric;
 	priced boolean;
 	converted boolean;
 	of_runs text[];
@@ -427,40 +473,8 @@ begin
 	from amount a;
 
 	expected_cost := 0;
-	select array_agg(n.product_id), array_agg(n.pieces - n.of_stock), array_agg(n.waiting + n.of_stock),
-		sum(n.stock_cost), bool_or(n.pieces > n.of_stock and p.levels > 0), bool_or(n.pieces > 0)
-	into ids, pieces, claimed, of_stock, kits, needs
-	from (
-		select n.product_id, n.pieces, n.waiting, coalesce(s.pieces, 0) as of_stock, case when s.pieces > 0 then
-			round(s.value * s.pieces / s.valued, 6) end as stock_cost
-		from (
-			-- Includes products of which nothing is needed: their waiting pieces cannot be parts of other products.
-			select i.product_id, coalesce(sum(u.waiting), 0) as waiting,
-				greatest(sum(greatest(i.quantity - coalesce(i.delivered, 0), 0) - coalesce(u.waiting, 0)), 0) as pieces
-			from unnest(items, waiting) u (id, waiting)
-			join order_items i on i.id = u.id
-			where open and i.withdrawn_at is null
-			group by i.product_id
-		) n
-		left join lateral (
-			select s.value, s.on_hand - s.unvalued as valued,
-				greatest(least(n.pieces, s.on_hand - n.waiting, s.on_hand - s.unvalued), 0) as pieces
-			from product_pieces s where s.product_id = n.product_id offset 0
-		) s on true
-	) n
-	cross join lateral (select p.levels from products p where p.id = n.product_id offset 0) p;
-	if kits then
-		select t.ids, t.pieces, t.cost into made_ids, made_pieces, of_parts from take_parts(ids, pieces, claimed) t;
-	end if;
-	if needs then
-		select known_sum(array[sum(c.filament * n.pieces), sum(c.machine * n.pieces), sum(c.energy * n.pieces),
-				sum(c.labour * n.pieces), sum(c.failures * n.pieces), of_stock, of_parts]),
-			incomplete_parts('{filament,machine,energy,labour,failures}', array[count(c.filament), count(c.machine),
-				count(c.energy), count(c.labour), count(c.failures)], count(*))
-		into expected_cost, of_rest
-		from unnest(coalesce(made_ids, ids), coalesce(made_pieces, pieces)) n (id, pieces)
-		join product_costs(coalesce(made_ids, ids), made_ids is not null) c on c.id = n.id
-		where n.pieces > 0;
+	if open then
+		select e.cost, e.unknown into expected_cost, of_rest from expected_cost(items, waiting) e;
 	end if;
 	unknown := array(
 		select p.name from unnest('{filament,waste,machine,energy,labour,stock,failures,revenue,currency}'::text[])
