@@ -1,3 +1,96 @@
+-- Returns the items of a run whose pieces are in the ledger or should be: their good pieces and the cost of these, and
+-- what the ledger has (had, had_cost, and whether there is an entry: known). takes reports whether the item uses
+-- components, and used whether the ledger has used ones. at is when the pieces count, or null for now. With p_none, no
+-- pieces are good. Pieces that leave the stock come first.
+create or replace function run_pieces(run uuid, ended timestamptz, p_none boolean)
+returns table (id uuid, product_id uuid, good int, had bigint, known boolean, takes boolean, cost numeric,
+	used boolean, had_cost numeric, at timestamptz)
+language plpgsql stable as $$
+#variable_conflict use_column
+begin
+	return query
+		with good as materialized (
+			select i.id, i.product_id, i.parts_from_stock, n.good
+			from run_items i
+			join production_runs r on r.id = i.run_id
+			cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
+			where i.run_id = run and not p_none
+		), had as materialized (
+			select e.run_item_id as id, e.product_id, sum(e.pieces - e.shortfall) as pieces,
+				case when coalesce(sum(e.pieces - e.shortfall) filter (where e.cost is null), 0) = 0
+					then coalesce(sum(e.cost), 0) end as cost,
+				(array_agg(coalesce(e.happened_at, e.created_at) order by e.created_at desc, e.id desc))[1] as at
+			from piece_entries e
+			where e.run_id = run and e.kind in ('produced', 'corrected')
+			group by e.run_item_id, e.product_id
+		)
+		select coalesce(g.id, h.id) as id, coalesce(g.product_id, h.product_id) as product_id,
+			coalesce(g.good, 0) as good, coalesce(h.pieces, 0) as had,
+			h.id is not null as known, coalesce(g.parts_from_stock, false) as takes, l.cost,
+			exists (
+				select from piece_entries x
+				where x.run_id = run and x.run_item_id = coalesce(g.id, h.id) and x.kind = 'used'
+				group by x.product_id having sum(x.pieces) <> 0
+			) as used,
+			case when h.id is null then 0 else h.cost end as had_cost,
+			-- Pieces recorded within a minute after the end keep the time of the record; null means now.
+			case when ended is null or h.at >= ended and h.at < ended + interval '1 minute' then h.at
+				when ended < now() then ended end as at
+		from good g full join had h on h.id = g.id and h.product_id = g.product_id
+		left join (
+			select x.item, x.filament + x.waste + x.machine + x.energy + x.labour as cost from run_lines(run) x
+		) l on l.item = g.id
+		order by coalesce(g.good, 0) > coalesce(h.pieces, 0), coalesce(g.id, h.id);
+end $$;
+
+-- Records in the ledger of pieces the components that an item of a run uses: those of p_good pieces of the product, if
+-- it takes them, in place of those of p_had pieces. entry has the columns of the entries that all of them share. p_used
+-- reports whether the ledger has components of the item.
+create or replace function settle_run_parts(
+	entry piece_entries, p_product uuid, p_good int, p_had bigint, p_takes boolean, p_used boolean
+) returns void language plpgsql as $$
+declare
+	part record;
+	back bigint; -- pieces that come back, but had no known cost when they went out
+begin
+	for part in
+		select c.id, coalesce(u.pieces, 0) as had, u.value, u.valued, case
+			when not p_takes then 0
+			when p_had > 0 and p_used then round(coalesce(u.pieces, 0)::numeric * p_good / p_had)
+			else p_good * c.quantity end as pieces
+		from (
+			select coalesce(d.component_product_id, e.product_id) as id, coalesce(d.quantity, 0) as quantity
+			from (select * from product_components d where d.product_id = p_product) d
+			full join (
+				select distinct x.product_id from piece_entries x
+				where x.run_id = entry.run_id and x.run_item_id = entry.run_item_id and x.kind = 'used'
+			) e on e.product_id = d.component_product_id
+		) c
+		left join (
+			select x.product_id, -sum(x.pieces) as pieces, -sum(x.value) as value,
+				-sum(greatest(x.on_hand, 0) - greatest(x.on_hand - x.pieces, 0) - x.unvalued) as valued
+			from piece_entries x
+			where x.run_id = entry.run_id and x.run_item_id = entry.run_item_id and x.kind = 'used'
+			group by x.product_id
+		) u on u.product_id = c.id
+		order by c.id
+	loop
+		if part.pieces <> part.had then
+			if not exists (select from count_after(part.id, entry.happened_at)) then
+				perform assemble_plates(part.id, (part.pieces - part.had)::bigint, null, null);
+			end if;
+			-- Components come back at the cost at which they went out, and those without a known cost come back first.
+			back := case when part.pieces < part.had then least(part.had - part.pieces, part.had - part.valued) end;
+			entry.product_id := part.id;
+			entry.kind := 'used';
+			entry.pieces := part.had - part.pieces;
+			entry.unvalued := back;
+			entry.cost := round(part.value * (part.had - part.pieces - back) / nullif(part.valued, 0), 6);
+			perform move_pieces(entry);
+		end if;
+	end loop;
+end $$;
+
 -- Records in the ledger of pieces what a run has produced: the good pieces of its items, by run_item_pieces. It only
 -- adds entries for differences, so it can run at any time, and any number of times. The first entry of an item has the
 -- kind produced, later entries have the kind corrected.
@@ -20,9 +113,8 @@ language plpgsql as $$
 declare
 	ended timestamptz; -- the end of a completed run
 	item record;
-	part record;
 	change numeric; -- of the cost of the good pieces; null if unknown
-	back bigint; -- pieces that come back, but were not in stock, or had no known cost, when they went out
+	back bigint; -- pieces that come back, but were not in stock when they went out
 	entry piece_entries;
 begin
 	if not exists (
@@ -55,40 +147,7 @@ begin
 		perform settle_run_pieces(run, true);
 	end if;
 
-	for item in
-		with good as materialized (
-			select i.id, i.product_id, i.parts_from_stock, n.good
-			from run_items i
-			join production_runs r on r.id = i.run_id
-			cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
-			where i.run_id = run and not p_none
-		), had as materialized (
-			select e.run_item_id as id, e.product_id, sum(e.pieces - e.shortfall) as pieces,
-				case when coalesce(sum(e.pieces - e.shortfall) filter (where e.cost is null), 0) = 0
-					then coalesce(sum(e.cost), 0) end as cost,
-				(array_agg(coalesce(e.happened_at, e.created_at) order by e.created_at desc, e.id desc))[1] as at
-			from piece_entries e
-			where e.run_id = run and e.kind in ('produced', 'corrected')
-			group by e.run_item_id, e.product_id
-		)
-		select coalesce(g.id, h.id) as id, coalesce(g.product_id, h.product_id) as product_id,
-			coalesce(g.good, 0) as good, coalesce(h.pieces, 0) as had,
-			h.id is not null as known, coalesce(g.parts_from_stock, false) as takes, l.cost,
-			exists (
-				select from piece_entries x
-				where x.run_id = run and x.run_item_id = coalesce(g.id, h.id) and x.kind = 'used'
-				group by x.product_id having sum(x.pieces) <> 0
-			) as used,
-			case when h.id is null then 0 else h.cost end as had_cost,
-			-- Pieces recorded within a minute after the end keep the time of the record; null means now.
-			case when ended is null or h.at >= ended and h.at < ended + interval '1 minute' then h.at
-				when ended < now() then ended end as at
-		from good g full join had h on h.id = g.id and h.product_id = g.product_id
-		left join (
-			select x.item, x.filament + x.waste + x.machine + x.energy + x.labour as cost from run_lines(run) x
-		) l on l.item = g.id
-		order by coalesce(g.good, 0) > coalesce(h.pieces, 0), coalesce(g.id, h.id)
-	loop
+	for item in select * from run_pieces(run, ended, p_none) loop
 		continue when item.good = item.had
 			and (item.good = 0 or (item.cost is null or item.had_cost is null) and item.takes = item.used);
 		entry := null;
@@ -102,42 +161,7 @@ begin
 			then (select x.order_item_id from run_items x where x.id = item.id)
 			else (select e.order_item_id from piece_entries e where e.run_id = run and e.run_item_id = item.id
 				order by e.created_at desc, e.id desc limit 1) end;
-		for part in
-			select c.id, coalesce(u.pieces, 0) as had, u.value, u.valued, case
-				when not item.takes then 0
-				when item.had > 0 and item.used then round(coalesce(u.pieces, 0)::numeric * item.good / item.had)
-				else item.good * c.quantity end as pieces
-			from (
-				select coalesce(d.component_product_id, e.product_id) as id, coalesce(d.quantity, 0) as quantity
-				from (select * from product_components d where d.product_id = item.product_id) d
-				full join (
-					select distinct x.product_id from piece_entries x
-					where x.run_id = run and x.run_item_id = item.id and x.kind = 'used'
-				) e on e.product_id = d.component_product_id
-			) c
-			left join (
-				select x.product_id, -sum(x.pieces) as pieces, -sum(x.value) as value,
-					-sum(greatest(x.on_hand, 0) - greatest(x.on_hand - x.pieces, 0) - x.unvalued) as valued
-				from piece_entries x
-				where x.run_id = run and x.run_item_id = item.id and x.kind = 'used'
-				group by x.product_id
-			) u on u.product_id = c.id
-			order by c.id
-		loop
-			if part.pieces <> part.had then
-				if not exists (select from count_after(part.id, item.at)) then
-					perform assemble_plates(part.id, (part.pieces - part.had)::bigint, null, null);
-				end if;
-				-- Components come back at the cost at which they went out, and those without a known cost come back first.
-				back := case when part.pieces < part.had then least(part.had - part.pieces, part.had - part.valued) end;
-				entry.product_id := part.id;
-				entry.kind := 'used';
-				entry.pieces := part.had - part.pieces;
-				entry.unvalued := back;
-				entry.cost := round(part.value * (part.had - part.pieces - back) / nullif(part.valued, 0), 6);
-				perform move_pieces(entry);
-			end if;
-		end loop;
+		perform settle_run_parts(entry, item.product_id, item.good, item.had, item.takes, item.used);
 		change := case when item.good = 0 then 0 else item.cost end - item.had_cost;
 		if change is not null and item.good > 0 and item.takes then
 			select case when count(*) = count(e.cost) then change - coalesce(sum(e.cost), 0) end into change
@@ -154,7 +178,6 @@ begin
 		entry.pieces := item.good - item.had - back;
 		entry.shortfall := -back;
 		entry.cost := change;
-		entry.unvalued := null;
 		perform move_pieces(entry,
 			p_of => case when item.good > item.had then item.good - item.had else item.good end,
 			p_left => case when item.good = item.had then item.good - coalesce((
