@@ -9,6 +9,28 @@ create or replace function order_products(order_id uuid) returns uuid[] language
 	cross join lateral explode_pieces(i.ids, i.pieces) e
 $$;
 
+-- Returns the products and all that contain them, directly or through others.
+create or replace function containing_products(ids uuid[]) returns uuid[]
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	more uuid[] := ids;
+begin
+	while cardinality(more) > 0 loop
+		select array_agg(u.id) into more
+		from (
+			select distinct c.product_id as id from unnest(more) m (id)
+			cross join lateral (
+				select c.product_id from product_components c
+				where c.tenant_id = tenant and c.component_product_id = m.id offset 0
+			) c
+		) u
+		where u.id <> all (ids);
+		ids := ids || coalesce(more, '{}');
+	end loop;
+	return ids;
+end $$;
+
 -- Returns which pieces open orders need, and where they come from. There is a row for each product that an item of an
 -- order needs: the product of the item and, as far as it must be assembled, its components, at all levels. No other
 -- code has these rules:
@@ -29,6 +51,16 @@ $$;
 -- extra is a JSON array of additional demand, after all items: n, product_id and quantity. These products must be
 -- made: only their components are taken from stock and runs. line is n.
 --
+-- The function reads the places and what their items need, the pieces of unfinished runs, and the components that these
+-- take from stock. Then a loop goes down the levels of the products. One statement distributes all products of a level.
+-- Each of its steps uses what the one before it leaves:
+--
+--   demand, product   what the places need of the products, and the pieces that there are
+--   own               the pieces that an item's own runs have made or are printing
+--   first, second     pieces in stock: of the own runs (a), and of those that the items before leave (stock)
+--   third, fourth     pieces of unfinished runs: of the own ones (b), and of those that the items before leave (run)
+--   row, rest         the result, and the demand for the levels below, with the components of missing pieces
+--
 -- Pieces are integers up to 1,000,000,000, which float8 represents and adds exactly, in less time than numeric.
 --
 -- enable_nestloop: PostgreSQL does not know how many elements the arrays have, and would compare each item with each
@@ -39,8 +71,7 @@ returns table (place int, order_id uuid, order_item_id uuid, line int, product_i
 language plpgsql stable set plan_cache_mode = force_generic_plan set enable_nestloop = off as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
-	related uuid[] := only_products; -- with the products that contain them
-	more uuid[] := only_products;
+	related uuid[]; -- only_products with the products that contain them, or null for all products
 	-- The places.
 	p_order uuid[];
 	p_item uuid[];
@@ -73,18 +104,9 @@ begin
 	if cardinality(only_products) = 0 then
 		return;
 	end if;
-	while cardinality(more) > 0 loop
-		select array_agg(u.id) into more
-		from (
-			select distinct c.product_id as id from unnest(more) m (id)
-			cross join lateral (
-				select c.product_id from product_components c
-				where c.tenant_id = tenant and c.component_product_id = m.id offset 0
-			) c
-		) u
-		where u.id <> all (related);
-		related := related || coalesce(more, '{}');
-	end loop;
+	if only_products is not null then
+		related := containing_products(only_products);
+	end if;
 
 	with item as (
 		select n.*, row_number() over (order by n.rank, n.line, n.due_date, n.created_at, n.order_id, n.added, n.id)::int
