@@ -9,6 +9,8 @@ import (
 	"spoolwright/tests/testkit"
 )
 
+const margins = "/api/v1/reports/margins"
+
 // farmWith returns an admin of a farm with these settings.
 func farmWith(t *testing.T, settings j) *testkit.Client {
 	t.Helper()
@@ -252,4 +254,44 @@ func TestNetPriceOfProduct(t *testing.T) {
 		"margin": "10"})
 	c.Patch(t, "/api/v1/settings", j{"prices_include_tax": false}).Want(200)
 	c.Get(t, product+"/cost-breakdown").Want(200).Shows(map[string]string{"net_price": "11.9", "margin": "11.9"})
+}
+
+// An item of an order keeps the price that the product had, or that the request has.
+func TestUnitPrice(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	product := c.Post(t, products, j{"name": "A", "selling_price": 12.5}).Want(201).ID()
+	free := c.Post(t, products, j{"name": "B"}).Want(201).ID()
+	order := path + "/" + c.Post(t, path, j{"items": []j{{"product_id": product, "quantity": 2},
+		{"product_id": product, "unit_price": 9}, {"product_id": free}}}).Want(201).
+		Shows(map[string]string{"items.0.unit_price": "12.5", "items.1.unit_price": "9", "items.2.unit_price": "null",
+			"revenue": "34"}).ID()
+	c.Patch(t, products+"/"+product, j{"selling_price": 20}).Want(200)
+	added := c.Post(t, order+"/items", j{"product_id": product}).Want(201).
+		Shows(map[string]string{"unit_price": "20"}).ID()
+	c.Get(t, order).Want(200).Shows(map[string]string{"items.0.unit_price": "12.5", "revenue": "54"})
+	item := order + "/items/" + added
+	c.Patch(t, item, j{"unit_price": 18.25, "quantity": 2}).Want(200).
+		Shows(map[string]string{"unit_price": "18.25", "quantity": "2"})
+	c.Get(t, order).Shows(map[string]string{"revenue": "70.5"})
+	c.Patch(t, item, j{"unit_price": nil}).Want(200).Shows(map[string]string{"unit_price": "null", "quantity": "2"})
+	c.Patch(t, item, j{"unit_price": -1}).Fields("unit_price")
+	c.Post(t, order+"/items", j{"product_id": product, "unit_price": 1_000_001}).Fields("unit_price")
+	c.Post(t, path, j{"items": []j{{"product_id": product, "unit_price": "x"}}}).Fields("items[0].unit_price")
+
+	shop := j{"source": "s", "reference": "1", "items": []j{{"product_id": product, "unit_price": 5}}}
+	c.Post(t, path, shop).Want(201)
+	c.Post(t, path, shop).Want(200).Shows(map[string]string{"items.0.unit_price": "5"})
+	shop["items"].([]j)[0]["unit_price"] = 6
+	c.Post(t, path, shop).WantError(409, "ORDER_CONFLICT")
+
+	other.Get(t, products+"/"+product+"/cost-breakdown").WantError(404, "NOT_FOUND")
+	other.Get(t, products+"/costs?ids="+product).Want(200).Shows(map[string]string{"items": "[]"})
+	for _, report := range []string{margins, "/api/v1/reports/printers"} {
+		other.Get(t, report).Want(200).Shows(map[string]string{"items": "[]", "groups": "0"})
+		c.Get(t, report+"?from=2024-02-01&to=2024-01-31").Fields("from")
+		c.Get(t, report+"?from=2024-01-01&to=2024-01-31").Want(200).Shows(map[string]string{"items": "[]"})
+	}
+	c.Get(t, margins+"?group_by=week").Fields("group_by")
 }

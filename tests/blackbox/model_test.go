@@ -21,7 +21,7 @@ import (
 // TestModel sends random requests of several users of several tenants concurrently. A model predicts the exact
 // response for the spools, runs and products that only one user changes, and the possible responses for those that
 // users of a tenant share. After each phase, while no requests are sent, all data that the API returns must follow
-// from the responses so far. TestCostsEqualModel in package catalog has a model of the costs of products.
+// from the responses so far. TestMoneyEqualsModel in package pieces has a model of costs.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	users, phases, operations := 4, 5, testkit.InCI(testkit.InRigs(12, 30), 250)

@@ -1,4 +1,4 @@
-package orders_test
+package pieces_test
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	margins  = "/api/v1/reports/margins"
-	printers = "/api/v1/reports/printers"
+	printersReport = "/api/v1/reports/printers"
+	spools         = "/api/v1/spools"
 )
 
 // A row is one of a table, and a ledger has the rows of the tables with costs. The model computes costs from them with
@@ -31,26 +31,28 @@ type (
 	parts  map[string]*big.Rat
 )
 
-// readLedger reads the tables of the tenant.
-func readLedger(t *testing.T, api *testkit.API, c *testkit.Client) ledger {
+// readLedger reads tables of the tenant, or all that the model knows.
+func readLedger(t *testing.T, api *testkit.API, c *testkit.Client, tables ...string) ledger {
 	t.Helper()
-	l := ledger{}
-	for _, table := range []string{"tenants", "products", "product_materials", "product_components", "spools", "printers",
-		"production_runs", "run_items", "run_materials", "orders", "order_items"} {
+	if tables == nil {
+		tables = strings.Fields("tenants products product_materials product_components spools printers production_runs " +
+			"run_items run_materials orders order_items")
+	}
+	var all []string
+	for _, table := range tables {
 		order := "created_at, id"
 		if table == "tenants" {
 			order = "tenant_id"
 		}
-		all := db.SQL(`select to_json(t) as "row" from (select * from ` + table + `) t order by ` + order)
-		testkit.Check(t, api.DB.Read(db.As(t.Context(), c.Actor), db.FreshPlan(), all))
-		decoder := json.NewDecoder(bytes.NewReader(all.Array()))
-		decoder.UseNumber()
-		var rows []struct{ Row row }
-		testkit.Check(t, decoder.Decode(&rows))
-		for _, r := range rows {
-			l[table] = append(l[table], r.Row)
-		}
+		all = append(all, "'"+table+"', (select coalesce(json_agg(t order by "+order+"), '[]') from "+table+" t)")
 	}
+	tablesAsJSON := db.SQL(`select json_build_object(` + strings.Join(all, ", ") + `) as l`)
+	var text json.RawMessage
+	testkit.Check(t, api.DB.Read(db.As(t.Context(), c.Actor), db.FreshPlan(), tablesAsJSON.Into(&text)))
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var l ledger
+	testkit.Check(t, decoder.Decode(&l))
 	return l
 }
 
@@ -98,7 +100,7 @@ func times(factors ...*big.Rat) *big.Rat {
 func quo(a, b *big.Rat) *big.Rat { return new(big.Rat).Quo(a, b) }
 
 // rounded returns x with six decimals, or nil.
-func rounded(x *big.Rat) *big.Rat {
+func round6(x *big.Rat) *big.Rat {
 	if x == nil {
 		return nil
 	}
@@ -124,11 +126,11 @@ func pay(amount, rate *big.Rat) *big.Rat {
 	if rate != nil && rate.Sign() == 0 {
 		return new(big.Rat)
 	}
-	return rounded(times(amount, rate))
+	return round6(times(amount, rate))
 }
 
 // pieces are the good and the failed ones of an item of a run.
-func pieces(run, item row) (good, failed int64) {
+func piecesOf(run, item row) (good, failed int64) {
 	quantity, s, f := item.int("quantity"), item["successful_quantity"], item["failed_quantity"]
 	switch run["status"] {
 	case "completed":
@@ -206,8 +208,8 @@ func (l ledger) shares(run row, amount *big.Rat) (items []row, paid []*big.Rat) 
 			paid = append(paid, nil)
 			continue
 		}
-		paid = append(paid, new(big.Rat).Sub(rounded(quo(times(amount, upto), total)),
-			rounded(quo(times(amount, before), total))))
+		paid = append(paid, new(big.Rat).Sub(round6(quo(times(amount, upto), total)),
+			round6(quo(times(amount, before), total))))
 		before = upto
 	}
 	return items, paid
@@ -238,7 +240,7 @@ func (l ledger) cost(run row) parts {
 			spent = nil
 			continue
 		}
-		spent = sum(spent, rounded(times(grams, price)))
+		spent = sum(spent, round6(times(grams, price)))
 	}
 	hours := run.rat("actual_print_time_hours")
 	if hours == nil && run["status"] == "cancelled" && run["started_at"] == nil {
@@ -248,9 +250,9 @@ func (l ledger) cost(run row) parts {
 	if run["status"] == "completed" {
 		items, paid := l.shares(run, spent)
 		for i, item := range items {
-			good, failed := pieces(run, item)
+			good, failed := piecesOf(run, item)
 			if paid[i] != nil {
-				waste = sum(waste, rounded(quo(times(paid[i], whole(failed)), item.rat("quantity"))))
+				waste = sum(waste, round6(quo(times(paid[i], whole(failed)), item.rat("quantity"))))
 			}
 			if _, one := l.minutes(l.tree(item["product_id"])); good > 0 && work != nil && one != nil {
 				work = sum(work, times(one, whole(good)))
@@ -294,7 +296,7 @@ func (l ledger) takeParts(needed map[any]int64, stock map[any]*inStock, free map
 			delete(rest, product)
 			if taken := min(pieces, free[product]); taken > 0 {
 				s := stock[product]
-				cost = sum(cost, rounded(quo(times(s.value, whole(taken)), whole(s.valued))))
+				cost = sum(cost, round6(quo(times(s.value, whole(taken)), whole(s.valued))))
 				pieces -= taken
 			}
 			if pieces == 0 {
@@ -348,7 +350,7 @@ func (l ledger) expected(id any, alone bool) parts {
 		var goods, fails int64
 		for _, item := range l.where("run_items", "product_id", id) {
 			if run := l.one("production_runs", item["run_id"]); run["deducted_at"] != nil {
-				g, f := pieces(run, item)
+				g, f := piecesOf(run, item)
 				goods, fails = goods+g, fails+f
 			}
 		}
@@ -361,16 +363,16 @@ func (l ledger) expected(id any, alone bool) parts {
 	case bad.Sign() == 0:
 		p["failures"] = bad
 	case p["filament"] != nil && p["machine"] != nil && p["energy"] != nil:
-		p["failures"] = rounded(quo(times(sum(p["filament"], p["machine"], p["energy"]), bad), good))
+		p["failures"] = round6(quo(times(sum(p["filament"], p["machine"], p["energy"]), bad), good))
 	}
 	return p
 }
 
 var runParts = strings.Fields("filament waste machine energy labour")
 
-// shelf returns the part of a line's cost that goes into stock with its good pieces, and whether all of that cost is
+// shelved returns the part of a line's cost that goes into stock with its good pieces, and whether all of that cost is
 // known. kept is the number of good pieces that are kept for the order.
-func shelf(paid parts, good, kept int64) (cost *big.Rat, known bool) {
+func shelved(paid parts, good, kept int64) (cost *big.Rat, known bool) {
 	cost, known = new(big.Rat), true
 	for _, name := range runParts {
 		cost = sum(cost, paid[name])
@@ -379,7 +381,7 @@ func shelf(paid parts, good, kept int64) (cost *big.Rat, known bool) {
 	if good == 0 {
 		return new(big.Rat), true
 	}
-	return cost.Sub(cost, rounded(quo(times(cost, whole(kept)), whole(good)))), known
+	return cost.Sub(cost, round6(quo(times(cost, whole(kept)), whole(good)))), known
 }
 
 // keep returns how many of the good pieces of each item of an ended run are kept for an order that was not delivered.
@@ -396,7 +398,7 @@ func (l ledger) keep() map[any]int64 {
 			continue
 		}
 		of := l.one("order_items", item["order_item_id"])
-		if good, _ := pieces(run, item); earns(l.one("orders", of["order_id"]), of) {
+		if good, _ := piecesOf(run, item); earns(l.one("orders", of["order_id"]), of) {
 			kept[item["id"]] = min(good, max(of.int("quantity")-before[of["id"]], 0))
 			before[of["id"]] += good
 		}
@@ -556,6 +558,7 @@ func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
 		}
 		made = append(made, c.Post(t, products, body).Want(201).ID())
 	}
+	changeRecipes(t, api, c, r, testkit.InCI(testkit.InRigs(40, 100), 300))
 	type wanted struct{ id, product, order string }
 	var items []wanted
 	for i := range 5 {
@@ -564,11 +567,11 @@ func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
 			lines = append(lines, j{"product_id": made[r.IntN(6)], "quantity": 1 + r.IntN(6),
 				"unit_price": maybe(.5, amount(50))})
 		}
-		a := c.Post(t, path, j{"items": lines, "customer": []any{"Ada", "ada", "Bo", nil}[r.IntN(4)],
+		a := c.Post(t, orderURL, j{"items": lines, "customer": []any{"Ada", "ada", "Bo", nil}[r.IntN(4)],
 			"reference": fmt.Sprint("R", i)}).Want(201)
 		for i := range lines {
 			items = append(items, wanted{a.Text(fmt.Sprintf("items.%d.id", i)),
-				a.Text(fmt.Sprintf("items.%d.product_id", i)), path + "/" + a.ID()})
+				a.Text(fmt.Sprintf("items.%d.product_id", i)), orderURL + "/" + a.ID()})
 		}
 	}
 	for i := range 24 {
@@ -612,8 +615,8 @@ func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
 			c.Post(t, run+"/complete", nil).Want(200)
 		}
 	}
-	if open := c.Get(t, path+"?status=received,in_production&limit=1").Want(200); open.Text("total") != "0" {
-		c.Post(t, path+"/"+open.Text("items.0.id")+"/cancel", nil)
+	if open := c.Get(t, orderURL+"?status=received,in_production&limit=1").Want(200); open.Text("total") != "0" {
+		c.Post(t, orderURL+"/"+open.Text("items.0.id")+"/cancel", nil)
 	}
 	for _, i := range items {
 		if r.IntN(4) == 0 { // may be in use
@@ -621,16 +624,17 @@ func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
 		}
 	}
 	if r.IntN(2) == 0 {
-		c.Delete(t, path+"/"+c.Get(t, path).Want(200).Text("items.0.id")).Want(204)
+		c.Delete(t, orderURL+"/"+c.Get(t, orderURL).Want(200).Text("items.0.id")).Want(204)
 	}
 }
 
 // The costs of products, runs and orders, and the reports of margins and printers, equal those of the model, which
-// computes them from the rows of the tables. What a run cost stays when prices change.
+// computes them from the rows of the tables: for products after each of many random changes, see changeRecipes. What a
+// run cost stays when prices change.
 func TestMoneyEqualsModel(t *testing.T) {
 	t.Parallel()
 	seed := seed.New(t)
-	api := newAPI(t)
+	api := newFarm(t)
 	for i := range testkit.InCI(testkit.InRigs(1, 2), 6) {
 		t.Run(fmt.Sprint("farm ", i), func(t *testing.T) {
 			c := api.Operator(t)
@@ -646,8 +650,8 @@ func TestMoneyEqualsModel(t *testing.T) {
 				db.SQL(`update tenants set labour_hour_cost = 77, machine_hour_cost = 66, energy_kwh_cost = 55`),
 				db.SQL(`update printers set hour_cost = 44, power_watts = 1000`),
 				db.SQL(`update products set labour_minutes = 33`)))
-			for _, s := range l["spools"] {
-				c.Patch(t, "/api/v1/spools/"+s["id"].(string), j{"purchase_price": 99}).Want(200)
+			for _, s := range l.visible("spools") {
+				c.Patch(t, spools+"/"+s["id"].(string), j{"purchase_price": 99}).Want(200)
 			}
 			for _, run := range l["production_runs"] {
 				checkRun(t, c, run, totals[run["id"]])
@@ -725,7 +729,7 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 			continue
 		}
 		of := l.one("order_items", n.item["order_item_id"])
-		good, _ := pieces(n.run, n.item)
+		good, _ := piecesOf(n.run, n.item)
 		sells[n.item["id"]] = min(good, of.int("quantity")-sold[of["id"]])
 		sold[of["id"]] += sells[n.item["id"]]
 	}
@@ -757,9 +761,9 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 				if n.item == nil {
 					continue
 				}
-				good, failed := pieces(n.run, n.item)
+				good, failed := piecesOf(n.run, n.item)
 				m.good, m.failed = m.good+good, m.failed+failed
-				moved, _ := shelf(n.paid, good, keep[n.item["id"]])
+				moved, _ := shelved(n.paid, good, keep[n.item["id"]])
 				m.move(moved)
 				if sells := sells[n.item["id"]]; sells > 0 && earns(order, of) {
 					m.revenue = sum(m.revenue, times(of.rat("unit_price"), whole(sells)))
@@ -769,8 +773,8 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 			if n.item == nil {
 				continue
 			}
-			good, _ := pieces(n.run, n.item)
-			if moved, known := shelf(n.paid, good, keep[n.item["id"]]); !known && moved.Sign() != 0 { // stays in the report
+			good, _ := piecesOf(n.run, n.item)
+			if moved, known := shelved(n.paid, good, keep[n.item["id"]]); !known && moved.Sign() != 0 { // stays in the report
 				if by == "order" || by == "customer" {
 					name = "null"
 				}
@@ -818,7 +822,7 @@ func earns(order, item row) bool {
 
 func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any]parts) {
 	names := strings.Fields("filament machine energy labour failures")
-	for _, p := range l["products"] {
+	for _, p := range l.visible("products") {
 		a, want, unknown := c.Get(t, products+"/"+p["id"].(string)+"/cost-breakdown").Want(200), l.expected(p["id"], false),
 			map[string]bool{}
 		listed := c.Get(t, products+"/costs?ids="+p["id"].(string)).Want(200)
@@ -862,7 +866,7 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 			}
 			for _, item := range l.where("run_items", "order_item_id", i["id"]) {
 				run := l.one("production_runs", item["run_id"])
-				good, _ := pieces(run, item)
+				good, _ := piecesOf(run, item)
 				left -= good
 				if run["deducted_at"] == nil {
 					continue
@@ -875,7 +879,7 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 					paid[name] = shares[slices.IndexFunc(all, func(x row) bool { return x["id"] == item["id"] })]
 				}
 				m.add(paid, m.parts, runParts)
-				moved, _ := shelf(paid, good, keep[item["id"]])
+				moved, _ := shelved(paid, good, keep[item["id"]])
 				m.move(moved)
 			}
 			if i["withdrawn_at"] == nil && (o["status"] == "received" || o["status"] == "in_production") {
@@ -893,7 +897,7 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 			needs = true
 			if s := stock[product]; s != nil {
 				if taken := min(left, s.onHand-waiting[product], s.valued); taken > 0 {
-					rest["stock"] = sum(rest["stock"], rounded(quo(times(s.value, whole(taken)), whole(s.valued))))
+					rest["stock"] = sum(rest["stock"], round6(quo(times(s.value, whole(taken)), whole(s.valued))))
 					left -= taken
 					free[product] -= taken
 				}
@@ -929,7 +933,7 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 		if o["hidden_at"] != nil {
 			continue
 		}
-		a := c.Get(t, path+"/"+o["id"].(string)).Want(200)
+		a := c.Get(t, orderURL+"/"+o["id"].(string)).Want(200)
 		same(t, a, "revenue", m.revenue)
 		same(t, a, "cost", cost)
 		m.checkParts(t, a, "")
@@ -950,7 +954,7 @@ func (l ledger) stock(totals map[any]parts) map[any]*inStock {
 	all := map[any]*inStock{}
 	for _, run := range l["production_runs"] {
 		for i, item := range l.where("run_items", "run_id", run["id"]) {
-			good, _ := pieces(run, item)
+			good, _ := piecesOf(run, item)
 			if good == 0 {
 				continue
 			}
@@ -965,7 +969,7 @@ func (l ledger) stock(totals map[any]parts) map[any]*inStock {
 				_, shares := l.shares(run, totals[run["id"]][name])
 				paid[name] = shares[i]
 			}
-			if cost, known := shelf(paid, good, 0); known {
+			if cost, known := shelved(paid, good, 0); known {
 				s.valued += good
 				s.value = sum(s.value, cost)
 			}
@@ -1009,7 +1013,7 @@ func printersEqualModel(t *testing.T, c *testkit.Client, l ledger) {
 		}
 		s.count[run["status"]]++
 	}
-	a := c.Get(t, printers).Want(200)
+	a := c.Get(t, printersReport).Want(200)
 	same(t, a, "groups", whole(int64(len(want))))
 	for i := range a.List("items") {
 		prefix := fmt.Sprintf("items.%d.", i)
@@ -1030,51 +1034,11 @@ func printersEqualModel(t *testing.T, c *testkit.Client, l ledger) {
 		}
 		same(t, a, prefix+"runs_without_hours", whole(s.count["without hours"]))
 		if s.timed != nil && s.hours != nil && s.hours.Sign() > 0 {
-			same(t, a, prefix+"cost_per_hour", rounded(quo(s.timed, s.hours)))
+			same(t, a, prefix+"cost_per_hour", round6(quo(s.timed, s.hours)))
 		}
 		delete(want, name)
 	}
 	if len(want) > 0 {
 		t.Errorf("the report lacks %v", want)
 	}
-}
-
-// An item of an order keeps the price that the product had, or that the request has.
-func TestUnitPrice(t *testing.T) {
-	t.Parallel()
-	api := newAPI(t)
-	c, other := api.Operator(t), api.Operator(t)
-	product := c.Post(t, products, j{"name": "A", "selling_price": 12.5}).Want(201).ID()
-	free := c.Post(t, products, j{"name": "B"}).Want(201).ID()
-	order := path + "/" + c.Post(t, path, j{"items": []j{{"product_id": product, "quantity": 2},
-		{"product_id": product, "unit_price": 9}, {"product_id": free}}}).Want(201).
-		Shows(map[string]string{"items.0.unit_price": "12.5", "items.1.unit_price": "9", "items.2.unit_price": "null",
-			"revenue": "34"}).ID()
-	c.Patch(t, products+"/"+product, j{"selling_price": 20}).Want(200)
-	added := c.Post(t, order+"/items", j{"product_id": product}).Want(201).
-		Shows(map[string]string{"unit_price": "20"}).ID()
-	c.Get(t, order).Want(200).Shows(map[string]string{"items.0.unit_price": "12.5", "revenue": "54"})
-	item := order + "/items/" + added
-	c.Patch(t, item, j{"unit_price": 18.25, "quantity": 2}).Want(200).
-		Shows(map[string]string{"unit_price": "18.25", "quantity": "2"})
-	c.Get(t, order).Shows(map[string]string{"revenue": "70.5"})
-	c.Patch(t, item, j{"unit_price": nil}).Want(200).Shows(map[string]string{"unit_price": "null", "quantity": "2"})
-	c.Patch(t, item, j{"unit_price": -1}).Fields("unit_price")
-	c.Post(t, order+"/items", j{"product_id": product, "unit_price": 1_000_001}).Fields("unit_price")
-	c.Post(t, path, j{"items": []j{{"product_id": product, "unit_price": "x"}}}).Fields("items[0].unit_price")
-
-	shop := j{"source": "s", "reference": "1", "items": []j{{"product_id": product, "unit_price": 5}}}
-	c.Post(t, path, shop).Want(201)
-	c.Post(t, path, shop).Want(200).Shows(map[string]string{"items.0.unit_price": "5"})
-	shop["items"].([]j)[0]["unit_price"] = 6
-	c.Post(t, path, shop).WantError(409, "ORDER_CONFLICT")
-
-	other.Get(t, products+"/"+product+"/cost-breakdown").WantError(404, "NOT_FOUND")
-	other.Get(t, products+"/costs?ids="+product).Want(200).Shows(map[string]string{"items": "[]"})
-	for _, report := range []string{margins, printers} {
-		other.Get(t, report).Want(200).Shows(map[string]string{"items": "[]", "groups": "0"})
-		c.Get(t, report+"?from=2024-02-01&to=2024-01-31").Fields("from")
-		c.Get(t, report+"?from=2024-01-01&to=2024-01-31").Want(200).Shows(map[string]string{"items": "[]"})
-	}
-	c.Get(t, margins+"?group_by=week").Fields("group_by")
 }
