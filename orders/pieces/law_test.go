@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -21,13 +23,15 @@ var (
 	lawCount = flag.Int("histories", 0, "number of random histories of TestLawOfMoney; 0 chooses it")
 	lawFirst = flag.Uint64("histories.first", 1, "the seed of the first history of TestLawOfMoney; 0 chooses a random one")
 	lawSeed  = flag.Uint64("histories.seed", 0, "the seed of the only history, which is checked after each operation")
-	lawSteps = flag.Int("histories.steps", 50, "number of operations of a history of TestLawOfMoney")
+	lawSteps = flag.Int("histories.steps", 70, "number of operations of a history of TestLawOfMoney")
 )
 
 // TestLawOfMoney holds the program to a law: what all ended runs have cost is in the margins report or in the value of
 // the pieces in stock, once and exactly. Both are read as a user reads them:
 //
 //	cost of all ended runs = cost - waiting_cost of the margins report + piece_value of the report of pieces
+//
+// The ledger of pieces, and what products and orders cost, equal those of the model; see stockEqualsModel.
 //
 // Each history is a farm in which people do at random what the API lets them do: also to runs that have ended, and to
 // orders that are done. A request may be refused, but never fails.
@@ -89,6 +93,7 @@ type history struct {
 type lawRun struct {
 	path, material string
 	items          []lawItem
+	edited         bool // its items, perhaps after its end, which leaves what was spent
 }
 
 type lawOrder struct {
@@ -305,12 +310,14 @@ func (h *history) complete(r *lawRun) bool {
 
 func (h *history) correct(r *lawRun) bool {
 	body := j{}
-	switch h.IntN(4) {
+	switch h.IntN(5) {
 	case 0:
 		body["items"] = h.counts(r)
 	case 1:
 		body["actual_print_time_hours"] = h.hours()
 	case 2:
+		body["materials"] = []j{{"id": r.material, "to_spool_id": h.spools[h.IntN(8)/3]}}
+	case 3:
 		var price any = h.IntN(50)
 		if h.IntN(3) == 0 {
 			price = nil
@@ -342,7 +349,7 @@ func (h *history) editItem(r *lawRun) bool {
 		body["product_id"], body["order_item_id"] = product, fields["order_item_id"]
 	}
 	_, ok := h.send(h.c, "PATCH", path, body)
-	if ok && body["product_id"] != nil {
+	if r.edited = r.edited || ok; ok && body["product_id"] != nil {
 		r.items[i].product = product
 	}
 	return ok
@@ -355,7 +362,7 @@ func (h *history) removeItem(r *lawRun) bool {
 	i := h.IntN(len(r.items))
 	_, ok := h.send(h.c, "DELETE", r.path+"/items/"+r.items[i].id, nil)
 	if ok {
-		r.items = append(r.items[:i:i], r.items[i+1:]...)
+		r.items, r.edited = append(r.items[:i:i], r.items[i+1:]...), true
 	}
 	return ok
 }
@@ -364,7 +371,7 @@ func (h *history) addItem(r *lawRun) bool {
 	product, body := h.item()
 	a, ok := h.post(r.path+"/items", body)
 	if ok {
-		r.items = append(r.items, lawItem{a.ID(), product})
+		r.items, r.edited = append(r.items, lawItem{a.ID(), product}), true
 	}
 	return ok
 }
@@ -386,22 +393,32 @@ func (h *history) newOrder() bool {
 	return true
 }
 
-// some returns quantities of an item of an order, or nil for all.
-func (h *history) some(o *lawOrder, fields j) j {
-	if h.IntN(4) == 0 {
+// some returns quantities of an item of an order, or nil for all: mostly at most what left returns for the item.
+func (h *history) some(o *lawOrder, left func(ordered, delivered int) int, fields j) j {
+	a, ok := h.send(h.c, "GET", o.path, nil)
+	if !ok || h.IntN(5) == 0 {
 		return nil
 	}
-	fields["id"], fields["quantity"] = o.items[h.IntN(len(o.items))].id, 1+h.IntN(4)
+	most := 1 + 2*(h.IntN(10)/9)
+	fields["id"] = o.items[h.IntN(len(o.items))].id
+	for i := range a.List("items") {
+		ordered, _ := strconv.Atoi(a.Text(fmt.Sprintf("items.%d.quantity", i)))
+		delivered, _ := strconv.Atoi(a.Text(fmt.Sprintf("items.%d.delivered", i)))
+		if n := left(ordered, delivered); n > 0 && (most == 1 || h.IntN(2) == 0) {
+			fields["id"], most = a.Text(fmt.Sprintf("items.%d.id", i)), n
+		}
+	}
+	fields["quantity"] = 1 + h.IntN(most)
 	return j{"items": []j{fields}}
 }
 
 func (h *history) deliver(o *lawOrder) bool {
-	_, ok := h.post(o.path+"/deliver", h.some(o, j{}))
+	_, ok := h.post(o.path+"/deliver", h.some(o, func(ordered, delivered int) int { return ordered - delivered }, j{}))
 	return ok
 }
 
 func (h *history) sendBack(o *lawOrder) bool {
-	body := h.some(o, j{"to_stock": h.IntN(3) > 0})
+	body := h.some(o, func(_, delivered int) int { return delivered }, j{"to_stock": h.IntN(3) > 0})
 	if body == nil {
 		body = j{}
 	}
@@ -464,14 +481,19 @@ func (h *history) recipe() bool {
 	return ok
 }
 
-// reverse takes back an entry of the ledger.
+// reverse takes back an entry of the ledger, rarely one of a run, which is rejected.
 func (h *history) reverse() bool {
-	a, _ := h.send(h.c, "GET", entries+"?limit=8", nil)
-	all := a.List("items")
-	if len(all) == 0 {
+	a, _ := h.send(h.c, "GET", entries+"?limit=30", nil)
+	id := ""
+	for i := range a.List("items") {
+		if id == "" || h.IntN(4) == 0 || a.Text(fmt.Sprintf("items.%d.run_id", i)) == "null" && h.IntN(2) == 0 {
+			id = a.Text(fmt.Sprintf("items.%d.id", i))
+		}
+	}
+	if id == "" {
 		return false
 	}
-	_, ok := h.post(entries+"/"+a.Text(fmt.Sprintf("items.%d.id", h.IntN(len(all))))+"/reverse", nil)
+	_, ok := h.post(entries+"/"+id+"/reverse", nil)
 	return ok
 }
 
@@ -496,8 +518,8 @@ var lawOperations = []struct {
 	{"add an item to a run", 5, aRun((*history).addItem)},
 	{"remove a run", 2, aRun(func(h *history, r *lawRun) bool { return r.to(h, "DELETE", "") })},
 	{"restore a run", 2, aRun(func(h *history, r *lawRun) bool { return r.to(h, "POST", "/restore") })},
-	{"deliver", 14, anOrder((*history).deliver)},
-	{"return", 7, anOrder((*history).sendBack)},
+	{"deliver", 20, anOrder((*history).deliver)},
+	{"return", 12, anOrder((*history).sendBack)},
 	{"edit an order", 9, anOrder((*history).editOrder)},
 	{"cancel an order", 2, anOrder(func(h *history, o *lawOrder) bool { return o.to(h, "POST", "/cancel") })},
 	{"remove an order", 2, anOrder(func(h *history, o *lawOrder) bool { return o.to(h, "DELETE", "") })},
@@ -505,64 +527,54 @@ var lawOperations = []struct {
 	{"change pieces", 10, (*history).change},
 	{"assemble", 8, (*history).assembly},
 	{"change the recipe", 2, (*history).recipe},
-	{"reverse", 5, (*history).reverse},
+	{"reverse", 10, (*history).reverse},
 	{"change rates", 2, (*history).rates},
 }
 
-// lawMoney is an amount in millionths.
-type lawMoney int64
-
-func (m lawMoney) String() string { return decimal(int64(m)) }
-
-// moneyOf returns an amount of a response. What is unknown adds nothing to sums.
-func (h *history) moneyOf(a *testkit.Response, path string) lawMoney {
+// amount returns an amount of a response. What is unknown adds nothing to sums.
+func (h *history) amount(a *testkit.Response, path string) *big.Rat {
 	text := a.Text(path)
+	x, ok := new(big.Rat).SetString(text)
 	if text == "null" {
-		return 0
-	}
-	whole, fraction, _ := strings.Cut(strings.TrimPrefix(text, "-"), ".")
-	n, err := strconv.ParseInt(whole+(fraction + "000000")[:6], 10, 64)
-	if err != nil || len(fraction) > 6 {
+		return new(big.Rat)
+	} else if !ok {
 		h.failf("%s: %s is no amount", path, text)
 	}
-	if strings.HasPrefix(text, "-") {
-		n = -n
-	}
-	return lawMoney(n)
+	return x
 }
 
-// check adds up.
+// check adds up, and compares the farm with the model.
 func (h *history) check() {
-	var spent lawMoney
+	spent := new(big.Rat)
 	for _, list := range []string{"?limit=100", "?limit=100&hidden=true"} {
 		a, _ := h.send(h.c, "GET", runs+list, nil)
 		for i := range a.List("items") {
-			spent += h.moneyOf(a, fmt.Sprintf("items.%d.cost", i))
+			spent = sum(spent, h.amount(a, fmt.Sprintf("items.%d.cost", i)))
 		}
 	}
 	stock, _ := h.send(h.c, "GET", stockReport, nil)
 	by := []string{"order", "product", "customer", "month", "printer"}[h.IntN(5)*h.IntN(2)]
 	report, _ := h.send(h.c, "GET", margins+"?group_by="+by, nil)
-	cost, waiting, value := h.moneyOf(report, "cost"), h.moneyOf(report, "waiting_cost"), h.moneyOf(stock, "piece_value")
-	if cost-waiting+value != spent {
-		h.failf("%s was spent; %s of it are in margins, where %s wait in stock, and %s in stock; %s are nowhere: %s\n%s",
-			spent, cost, waiting, value, spent-cost+waiting-value, report.Body, stock.Body)
+	cost, waiting, value := h.amount(report, "cost"), h.amount(report, "waiting_cost"), h.amount(stock, "piece_value")
+	if there := sum(minus(cost, waiting), value); there.Cmp(spent) != 0 {
+		h.failf("%s was spent, and %s is in margins less what waits in stock, or in stock: %s\n%s", spent.FloatString(6),
+			there.FloatString(6), report.Body, stock.Body)
 	}
-	var costs, waits lawMoney
-	of := map[string]lawMoney{}
+	costs, waits, of := new(big.Rat), new(big.Rat), map[string]*big.Rat{}
 	for i := range report.List("items") {
 		row := fmt.Sprintf("items.%d.", i)
-		costs, waits = costs+h.moneyOf(report, row+"cost"), waits+h.moneyOf(report, row+"waiting_cost")
-		of[report.Text(row+"order_id")] = h.moneyOf(report, row+"cost")
+		of[report.Text(row+"order_id")] = h.amount(report, row+"cost")
+		costs, waits = sum(costs, h.amount(report, row+"cost")), sum(waits, h.amount(report, row+"waiting_cost"))
 	}
-	if costs != cost || waits != waiting {
-		h.failf("by %s, the cost is %s and %s wait; in all, %s and %s: %s", by, costs, waits, cost, waiting, report.Body)
+	if costs.Cmp(cost) != 0 || waits.Cmp(waiting) != 0 {
+		h.failf("the groups by %s do not add up to the totals: %s", by, report.Body)
 	}
 	var broken string
 	err := h.c.API.DB.Read(db.As(context.Background(), h.c.Actor), db.SQL(archive.BrokenRule).Into(&broken))
 	if err != nil || broken != "" {
 		h.failf("an archive of the farm cannot be imported: %v, %s", err, broken)
 	}
+	h.equalsModel(waiting)
 	if by != "order" {
 		return
 	}
@@ -576,8 +588,60 @@ func (h *history) check() {
 			h.failf("%v: %s", err, line)
 		}
 		one := testkit.NewResponse(h.t, []byte(line))
-		if got, want := h.moneyOf(one, "cost"), of[o.ID]; got != want {
-			h.failf("an order has the cost %s, and the report %s: %s %s", got, want, line, report.Body)
+		if got := h.amount(one, "cost"); got.Cmp(sum(new(big.Rat), of[o.ID])) != 0 {
+			h.failf("an order has the cost %s, and the report another one: %s %s", got.FloatString(6), line, report.Body)
 		}
+	}
+}
+
+// equalsModel compares the farm with the model.
+func (h *history) equalsModel(waiting *big.Rat) {
+	l := readLedger(h.t, h.c.API, h.c)
+	totals := map[any]parts{}
+	for _, run := range l["production_runs"] {
+		used := map[any]*big.Rat{} // by spool: what the run used and the ledger of the spool does not have
+		for _, m := range l.where("run_materials", "run_id", run["id"]) {
+			if run["deducted_at"] != nil {
+				used[m["spool_id"]] = sum(new(big.Rat), used[m["spool_id"]], m.rat("actual_weight_grams"))
+			}
+		}
+		for _, u := range l.where("spool_usage", "run_id", run["id"]) {
+			used[u["spool_id"]] = minus(sum(new(big.Rat), used[u["spool_id"]]), minus(u.rat("before_grams"), u.rat("after_grams")))
+		}
+		for _, grams := range used {
+			if grams.Sign() != 0 {
+				h.failf("a run used %s g that its spool has not lost: %v", grams.FloatString(6), run)
+			}
+		}
+		if run["deducted_at"] == nil {
+			continue
+		}
+		stored, cost := parts{}, l.cost(run)
+		totals[run["id"]] = stored
+		for _, name := range runParts {
+			stored[name] = run.rat(name + "_cost")
+		}
+		if slices.ContainsFunc(h.runs, func(r *lawRun) bool { return r.edited && r.path == runs+"/"+run["id"].(string) }) {
+			continue
+		}
+		for _, name := range runParts {
+			if got, want := stored[name], cost[name]; got == nil != (want == nil) || got != nil && got.Cmp(want) != 0 {
+				h.failf("the part %s of the cost of a run is %v, want %v: %v", name, got, want, run)
+			}
+		}
+	}
+	l.stockEqualsModel(h.t, totals)
+	productsEqualModel(h.t, h.c, l)
+	lines := l.lines(totals)
+	ordersEqualModel(h.t, h.c, l, lines)
+	waits := new(big.Rat)
+	for _, n := range lines {
+		if n.valued {
+			waits = sum(waits, minus(n.share(n.kept), n.share(n.delivered)))
+		}
+	}
+	if waits.Cmp(waiting) != 0 || h.t.Failed() {
+		h.failf("the farm is not what the model expects; pieces that cost %s wait, want %s", waiting.FloatString(6),
+			waits.FloatString(6))
 	}
 }

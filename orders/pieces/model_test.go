@@ -2,6 +2,7 @@ package pieces_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,12 +37,12 @@ func readLedger(t *testing.T, api *testkit.API, c *testkit.Client, tables ...str
 	t.Helper()
 	if tables == nil {
 		tables = strings.Fields("tenants products product_materials product_components spools printers production_runs " +
-			"run_items run_materials orders order_items")
+			"run_items run_materials orders order_items product_pieces piece_entries spool_usage")
 	}
 	var all []string
 	for _, table := range tables {
 		order := "created_at, id"
-		if table == "tenants" {
+		if table == "tenants" || table == "product_pieces" {
 			order = "tenant_id"
 		}
 		all = append(all, "'"+table+"', (select coalesce(json_agg(t order by "+order+"), '[]') from "+table+" t)")
@@ -120,6 +121,8 @@ func sum(amounts ...*big.Rat) (total *big.Rat) {
 	}
 	return total
 }
+
+func minus(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
 
 // pay returns amount times rate, rounded; a rate of 0 makes it 0 although the amount is unknown.
 func pay(amount, rate *big.Rat) *big.Rat {
@@ -215,24 +218,11 @@ func (l ledger) shares(run row, amount *big.Rat) (items []row, paid []*big.Rat) 
 	return items, paid
 }
 
-// cost returns what an ended run costs at the prices in the ledger.
+// cost returns what an ended run costs at its own prices, which pricesEqualModel checks.
 func (l ledger) cost(run row) parts {
-	tenant := l["tenants"][0]
-	machine, power := tenant.rat("machine_hour_cost"), tenant.rat("machine_power_watts")
-	for _, p := range l.where("printers", "id", run["printer_id"]) {
-		if own := p.rat("hour_cost"); own != nil {
-			machine = own
-		}
-		if own := p.rat("power_watts"); own != nil {
-			power = own
-		}
-	}
 	spent := new(big.Rat)
 	for _, m := range l.where("run_materials", "run_id", run["id"]) {
 		grams, price := m.rat("actual_weight_grams"), m.rat("cost_per_gram")
-		if price == nil {
-			price = l.one("spools", m["spool_id"]).rat("cost_per_gram")
-		}
 		if grams == nil || grams.Sign() == 0 {
 			continue
 		}
@@ -254,7 +244,7 @@ func (l ledger) cost(run row) parts {
 			if paid[i] != nil {
 				waste = sum(waste, round6(quo(times(paid[i], whole(failed)), item.rat("quantity"))))
 			}
-			if _, one := l.minutes(l.tree(item["product_id"])); good > 0 && work != nil && one != nil {
+			if one := l.work(item); good > 0 && work != nil && one != nil {
 				work = sum(work, times(one, whole(good)))
 			} else if good > 0 {
 				work = nil
@@ -263,25 +253,68 @@ func (l ledger) cost(run row) parts {
 	} else {
 		waste = spent
 	}
-	p := parts{"machine": pay(hours, machine), "labour": new(big.Rat)}
+	p := parts{"machine": pay(hours, run.rat("hour_cost")), "labour": new(big.Rat)}
 	if spent != nil {
-		p["waste"], p["filament"] = waste, new(big.Rat).Sub(spent, waste)
+		p["waste"], p["filament"] = waste, minus(spent, waste)
 	}
 	if run["status"] == "completed" {
-		p["labour"] = pay(times(work, big.NewRat(1, 60)), tenant.rat("labour_hour_cost"))
+		p["labour"] = pay(times(work, big.NewRat(1, 60)), run.rat("labour_hour_cost"))
 	}
-	if energy := tenant.rat("energy_kwh_cost"); energy != nil && energy.Sign() == 0 {
+	if energy := run.rat("energy_kwh_cost"); energy != nil && energy.Sign() == 0 {
 		p["energy"] = energy
 	} else {
-		p["energy"] = pay(hours, times(power, energy, big.NewRat(1, 1000)))
+		p["energy"] = pay(hours, times(run.rat("power_watts"), energy, big.NewRat(1, 1000)))
 	}
 	return p
+}
+
+// work returns the minutes of work on a good piece of an item of a run: those when the run ended, or the present ones.
+func (l ledger) work(item row) *big.Rat {
+	if item["labour_minutes"] != nil {
+		return item.rat("labour_minutes")
+	}
+	made := l.tree(item["product_id"])
+	if item["parts_from_stock"] == true {
+		made = map[any]int64{item["product_id"]: 1}
+	}
+	_, work := l.minutes(made)
+	return work
+}
+
+// pricesEqualModel compares the prices of a run that has just ended with those of its farm, printer and spools.
+func (l ledger) pricesEqualModel(t *testing.T, run row) {
+	t.Helper()
+	want := row{}
+	maps.Copy(want, l["tenants"][0])
+	want["hour_cost"], want["power_watts"] = want["machine_hour_cost"], want["machine_power_watts"]
+	for _, p := range l.where("printers", "id", run["printer_id"]) {
+		for _, own := range []string{"hour_cost", "power_watts"} {
+			want[own] = cmp.Or(p[own], want[own])
+		}
+	}
+	equal := func(of, price string, got, want *big.Rat) {
+		if got == nil != (want == nil) || got != nil && got.Cmp(want) != 0 {
+			t.Errorf("the %s of %s is %v, want %v", price, of, got, want)
+		}
+	}
+	for _, price := range []string{"hour_cost", "power_watts", "energy_kwh_cost", "labour_hour_cost"} {
+		equal("a run", price, run.rat(price), want.rat(price))
+	}
+	for _, item := range l.where("run_items", "run_id", run["id"]) {
+		_, work := l.minutes(l.tree(item["product_id"]))
+		equal("an item", "work", l.work(item), work)
+	}
+	for _, m := range l.where("run_materials", "run_id", run["id"]) {
+		if spool := l.one("spools", m["spool_id"]); m["cost_per_gram"] == nil {
+			equal("a material", "price", nil, spool.rat("cost_per_gram"))
+		}
+	}
 }
 
 // takeParts takes the parts of assembled products from stock. It returns the pieces of each product that must still be
 // made and the cost of the parts, or needed itself if no parts are in stock. free returns how many pieces of a product
 // with a known cost are in stock for that.
-func (l ledger) takeParts(needed map[any]int64, stock map[any]*inStock, free map[any]int64) (map[any]int64, *big.Rat) {
+func (l ledger) takeParts(needed, free map[any]int64) (map[any]int64, *big.Rat) {
 	made, rest := map[any]int64{}, maps.Clone(needed)
 	var cost *big.Rat
 	for len(rest) > 0 {
@@ -295,8 +328,7 @@ func (l ledger) takeParts(needed map[any]int64, stock map[any]*inStock, free map
 			}
 			delete(rest, product)
 			if taken := min(pieces, free[product]); taken > 0 {
-				s := stock[product]
-				cost = sum(cost, round6(quo(times(s.value, whole(taken)), whole(s.valued))))
+				cost = sum(cost, l.pool(product).average(taken))
 				pieces -= taken
 			}
 			if pieces == 0 {
@@ -370,42 +402,6 @@ func (l ledger) expected(id any, alone bool) parts {
 
 var runParts = strings.Fields("filament waste machine energy labour")
 
-// shelved returns the part of a line's cost that goes into stock with its good pieces, and whether all of that cost is
-// known. kept is the number of good pieces that are kept for the order.
-func shelved(paid parts, good, kept int64) (cost *big.Rat, known bool) {
-	cost, known = new(big.Rat), true
-	for _, name := range runParts {
-		cost = sum(cost, paid[name])
-		known = known && paid[name] != nil
-	}
-	if good == 0 {
-		return new(big.Rat), true
-	}
-	return cost.Sub(cost, round6(quo(times(cost, whole(kept)), whole(good)))), known
-}
-
-// keep returns how many of the good pieces of each item of an ended run are kept for an order that was not delivered.
-func (l ledger) keep() map[any]int64 {
-	before, kept := map[any]int64{}, map[any]int64{}
-	all := slices.Clone(l["run_items"])
-	slices.SortFunc(all, func(a, b row) int {
-		x, y := l.one("production_runs", a["run_id"]), l.one("production_runs", b["run_id"])
-		return strings.Compare(fmt.Sprint(x["ended_at"], x["id"], a["id"]), fmt.Sprint(y["ended_at"], y["id"], b["id"]))
-	})
-	for _, item := range all {
-		run := l.one("production_runs", item["run_id"])
-		if run["deducted_at"] == nil || item["order_item_id"] == nil {
-			continue
-		}
-		of := l.one("order_items", item["order_item_id"])
-		if good, _ := piecesOf(run, item); earns(l.one("orders", of["order_id"]), of) {
-			kept[item["id"]] = min(good, max(of.int("quantity")-before[of["id"]], 0))
-			before[of["id"]] += good
-		}
-	}
-	return kept
-}
-
 // same reports a number in a response that is not the expected one.
 func same(t *testing.T, a *testkit.Response, field string, want *big.Rat) {
 	t.Helper()
@@ -436,10 +432,14 @@ type money struct {
 	good, failed int64
 }
 
+func newMoney() *money {
+	return &money{parts: parts{}, unknown: map[string]bool{}, runs: map[any]bool{}}
+}
+
 // move takes the cost of pieces from the sum, or adds it if it is negative.
 func (m *money) move(cost *big.Rat) {
 	if cost.Sign() != 0 {
-		m.parts["stock"] = sum(m.parts["stock"], new(big.Rat).Neg(cost))
+		m.parts["stock"] = minus(sum(new(big.Rat), m.parts["stock"]), cost)
 		m.rows++
 	}
 }
@@ -492,7 +492,11 @@ func (m *money) checkParts(t *testing.T, a *testkit.Response, prefix string) {
 		}
 		same(t, a, prefix+"cost_parts."+name, want)
 	}
-	same(t, a, prefix+"cost_parts.stock", sum(new(big.Rat), m.parts["stock"]))
+	if stock := m.parts["stock"]; stock != nil || m.unknown["stock"] {
+		same(t, a, prefix+"cost_parts.stock", stock)
+	} else {
+		same(t, a, prefix+"cost_parts.stock", new(big.Rat))
+	}
 }
 
 func wantUnknown(t *testing.T, a *testkit.Response, field string, want map[string]bool) {
@@ -558,7 +562,7 @@ func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
 		}
 		made = append(made, c.Post(t, products, body).Want(201).ID())
 	}
-	changeRecipes(t, api, c, r, testkit.InCI(testkit.InRigs(40, 100), 300))
+	changeRecipes(t, api, c, r, testkit.InCI(testkit.InRigs(60, 100), 300))
 	type wanted struct{ id, product, order string }
 	var items []wanted
 	for i := range 5 {
@@ -640,9 +644,12 @@ func TestMoneyEqualsModel(t *testing.T) {
 			c := api.Operator(t)
 			costFarm(t, api, c, rand.New(rand.NewPCG(seed, uint64(i))))
 			l := readLedger(t, api, c)
-			totals, lines := runsEqualModel(t, c, l)
-			marginsEqualModel(t, c, l, totals, lines)
-			productsAndOrdersEqualModel(t, c, l, totals)
+			totals := runsEqualModel(t, c, l)
+			l.stockEqualsModel(t, totals)
+			lines := l.lines(totals)
+			marginsEqualModel(t, c, l, lines)
+			productsEqualModel(t, c, l)
+			ordersEqualModel(t, c, l, lines)
 			printersEqualModel(t, c, l)
 
 			// All prices change, and what the runs cost does not.
@@ -656,7 +663,9 @@ func TestMoneyEqualsModel(t *testing.T) {
 			for _, run := range l["production_runs"] {
 				checkRun(t, c, run, totals[run["id"]])
 			}
-			productsAndOrdersEqualModel(t, c, readLedger(t, api, c), totals)
+			l = readLedger(t, api, c)
+			productsEqualModel(t, c, l)
+			ordersEqualModel(t, c, l, lines)
 		})
 	}
 }
@@ -675,37 +684,133 @@ func checkRun(t *testing.T, c *testkit.Client, run row, want parts) {
 	wantUnknown(t, a, "unknown_parts", unknown)
 }
 
-// line is an item of an ended run, or a run without items, and what it paid.
+// line is an item of an ended run, or a run without items, what it paid, and what became of its good pieces.
 type line struct {
-	run, item row
-	paid      parts
+	run, item                           row
+	paid                                parts
+	good, failed, sold, delivered, kept int64
+	used, stocked, came                 *big.Rat // the value that left the stock, came into it, and goes with the pieces
+	valued                              bool     // whether all of the cost is known
+	late                                bool     // whether the cost was unknown once
 }
 
-// runsEqualModel returns what the ended runs cost, and what their items paid.
-func runsEqualModel(t *testing.T, c *testkit.Client, l ledger) (totals map[any]parts, lines []line) {
+// share returns the part of the cost that goes with a number of the good pieces.
+func (n *line) share(pieces int64) *big.Rat {
+	if n.good == 0 {
+		return new(big.Rat)
+	}
+	return round6(quo(times(n.came, whole(pieces)), whole(n.good)))
+}
+
+// moved returns the value that the line brought into stock and that no order keeps.
+func (n *line) moved() *big.Rat { return minus(minus(n.came, n.share(n.kept)), n.used) }
+
+// lines returns what the items of ended runs paid of the costs of the runs, and which of their good pieces orders got.
+func (l ledger) lines(totals map[any]parts) (lines []*line) {
+	for _, run := range l["production_runs"] {
+		cost, items := totals[run["id"]], l.where("run_items", "run_id", run["id"])
+		if cost != nil && len(items) == 0 {
+			lines = append(lines, &line{run: run, paid: cost, used: new(big.Rat), came: new(big.Rat), stocked: new(big.Rat),
+				valued: true})
+		}
+		for i, item := range items {
+			if cost == nil {
+				break
+			}
+			n := &line{run: run, item: item, paid: parts{}, used: new(big.Rat), stocked: new(big.Rat)}
+			known := new(big.Rat)
+			for _, name := range runParts {
+				_, shares := l.shares(run, cost[name])
+				n.paid[name] = shares[i]
+				known = sum(known, shares[i])
+			}
+			n.good, n.failed = piecesOf(run, item)
+			unknown := int64(0)
+			for _, e := range l.where("piece_entries", "run_item_id", item["id"]) {
+				switch {
+				case e["kind"] == "used":
+					n.used = minus(n.used, e.rat("value"))
+					continue
+				case e["cost"] == nil:
+					n.late = true
+					unknown += e.int("pieces") - e.int("shortfall")
+				}
+				n.stocked = sum(n.stocked, e.rat("value"))
+			}
+			n.valued, n.came = unknown == 0, n.stocked
+			if !n.valued && n.good > 0 {
+				n.came = sum(known, n.used)
+			}
+			lines = append(lines, n)
+		}
+	}
+	waiting := l.waiting()
+	for _, i := range l["order_items"] {
+		before, order := int64(0), l.one("orders", i["order_id"])
+		for _, n := range own(lines, i) {
+			part := func(pieces int64) int64 { return min(max(pieces-before, 0), n.good) }
+			n.delivered, n.kept = part(i.int("delivered")), part(i.int("delivered")+waiting[i["id"]])
+			if earns(order, i) {
+				n.sold = part(sold(order, i))
+			}
+			before += n.good
+		}
+	}
+	return lines
+}
+
+// own returns the lines whose good pieces were printed for an item of an order, oldest first.
+func own(lines []*line, of row) (all []*line) {
+	for _, n := range lines {
+		if n.item != nil && n.item["order_item_id"] == of["id"] && n.item["product_id"] == of["product_id"] && n.good > 0 {
+			all = append(all, n)
+		}
+	}
+	slices.SortFunc(all, func(a, b *line) int {
+		return strings.Compare(fmt.Sprint(a.run["ended_at"], a.run["id"], a.item["id"]),
+			fmt.Sprint(b.run["ended_at"], b.run["id"], b.item["id"]))
+	})
+	return all
+}
+
+// waiting returns how many pieces in stock wait for each item of an open order, because runs printed them for it. If
+// too few are in stock, the first orders get them.
+func (l ledger) waiting() map[any]int64 {
+	items := slices.Clone(l["order_items"])
+	slices.SortStableFunc(items, func(a, b row) int {
+		x, y := l.one("orders", a["order_id"]), l.one("orders", b["order_id"])
+		return strings.Compare(fmt.Sprint(x["created_at"], x["id"]), fmt.Sprint(y["created_at"], y["id"]))
+	})
+	before, waiting := map[any]int64{}, map[any]int64{}
+	for _, i := range items {
+		if i["withdrawn_at"] != nil || l.one("orders", i["order_id"])["is_open"] != true {
+			continue
+		}
+		made := int64(0)
+		for _, item := range l.where("run_items", "order_item_id", i["id"]) {
+			if good, _ := piecesOf(l.one("production_runs", item["run_id"]), item); item["product_id"] == i["product_id"] {
+				made += good
+			}
+		}
+		product := i["product_id"]
+		made = max(min(made, i.int("quantity"))-i.int("delivered"), 0)
+		waiting[i["id"]] = max(min(made, l.pool(product).had()-before[product]), 0)
+		before[product] += made
+	}
+	return waiting
+}
+
+// runsEqualModel returns what the ended runs cost.
+func runsEqualModel(t *testing.T, c *testkit.Client, l ledger) (totals map[any]parts) {
 	totals = map[any]parts{}
 	for _, run := range l["production_runs"] {
 		if run["deducted_at"] != nil {
+			l.pricesEqualModel(t, run)
 			totals[run["id"]] = l.cost(run)
 		}
-		cost := totals[run["id"]]
-		checkRun(t, c, run, cost)
-		if cost == nil {
-			continue
-		}
-		if len(l.where("run_items", "run_id", run["id"])) == 0 {
-			lines = append(lines, line{run, nil, cost})
-		}
-		for i, item := range l.where("run_items", "run_id", run["id"]) {
-			paid := parts{}
-			for _, name := range runParts {
-				_, shares := l.shares(run, cost[name])
-				paid[name] = shares[i]
-			}
-			lines = append(lines, line{run, item, paid})
-		}
+		checkRun(t, c, run, totals[run["id"]])
 	}
-	return totals, lines
+	return totals
 }
 
 // printerOf returns the id of the printer of a run, or else its name, or nil.
@@ -716,29 +821,10 @@ func printerOf(run row) any {
 	return run["printer_key"]
 }
 
-func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any]parts, lines []line) {
-	sold := map[any]int64{} // pieces of items of orders
-	sells := map[any]int64{}
-	byEnd := slices.Clone(lines)
-	slices.SortFunc(byEnd, func(a, b line) int {
-		return strings.Compare(fmt.Sprint(a.run["deducted_at"], a.run["id"], a.item["id"]),
-			fmt.Sprint(b.run["deducted_at"], b.run["id"], b.item["id"]))
-	})
-	for _, n := range byEnd {
-		if n.item == nil || n.item["order_item_id"] == nil {
-			continue
-		}
-		of := l.one("order_items", n.item["order_item_id"])
-		good, _ := piecesOf(n.run, n.item)
-		sells[n.item["id"]] = min(good, of.int("quantity")-sold[of["id"]])
-		sold[of["id"]] += sells[n.item["id"]]
-	}
-	keep := l.keep()
+// marginsEqualModel compares the report of margins with the model, if pieces have left the stock only with their runs.
+func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, lines []*line) {
 	for _, by := range (orders.MarginGroup("")).Enum() {
-		empty := func() *money {
-			return &money{parts: parts{}, unknown: map[string]bool{}, runs: map[any]bool{}}
-		}
-		total, groups := empty(), map[string]*money{}
+		total, groups := newMoney(), map[string]*money{}
 		for _, n := range lines {
 			var of, order row
 			if n.item != nil && n.item["order_item_id"] != nil {
@@ -753,7 +839,7 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 				name = "null"
 			}
 			if groups[name] == nil {
-				groups[name] = empty()
+				groups[name] = newMoney()
 			}
 			for _, m := range []*money{total, groups[name]} {
 				m.add(n.paid, m.parts, runParts)
@@ -761,28 +847,26 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 				if n.item == nil {
 					continue
 				}
-				good, failed := piecesOf(n.run, n.item)
-				m.good, m.failed = m.good+good, m.failed+failed
-				moved, _ := shelved(n.paid, good, keep[n.item["id"]])
-				m.move(moved)
-				if sells := sells[n.item["id"]]; sells > 0 && earns(order, of) {
-					m.revenue = sum(m.revenue, times(of.rat("unit_price"), whole(sells)))
+				m.good, m.failed = m.good+n.good, m.failed+n.failed
+				m.move(n.moved())
+				if n.sold > 0 {
+					m.revenue = sum(m.revenue, times(of.rat("unit_price"), whole(n.sold)))
 					m.unpriced = m.unpriced || of["unit_price"] == nil
 				}
 			}
 			if n.item == nil {
 				continue
 			}
-			good, _ := piecesOf(n.run, n.item)
-			if moved, known := shelved(n.paid, good, keep[n.item["id"]]); !known && moved.Sign() != 0 { // stays in the report
+			// What is not known stays in the report.
+			if unknown := sum(n.moved(), n.used, minus(new(big.Rat), n.stocked)); !n.valued && unknown.Sign() != 0 {
 				if by == "order" || by == "customer" {
 					name = "null"
 				}
 				if groups[name] == nil {
-					groups[name] = empty()
+					groups[name] = newMoney()
 				}
 				for _, m := range []*money{total, groups[name]} {
-					m.move(new(big.Rat).Neg(moved))
+					m.move(minus(new(big.Rat), unknown))
 				}
 			}
 		}
@@ -814,14 +898,58 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 	}
 }
 
+// sold returns the pieces of an item of an order that earn its price, if it earns.
+func sold(order, item row) int64 {
+	if order["status"] == "done" && item["delivered"] != nil {
+		return min(item.int("delivered"), item.int("quantity"))
+	}
+	return item.int("quantity")
+}
+
+// took adds to the money of an order what an item of it took from stock, except pieces that runs printed for it.
+func (l ledger) took(item row, own []*line, m *money) {
+	cost, scrapped, without, others := new(big.Rat), new(big.Rat), int64(0), item.int("delivered")
+	none := true
+	for _, e := range l.where("piece_entries", "order_item_id", item["id"]) {
+		switch e["kind"] {
+		case "delivered", "returned":
+			cost, without, none = minus(cost, e.rat("value")), without+e.int("shortfall")-e.int("unvalued"), false
+		case "scrapped":
+			scrapped, none = minus(scrapped, e.rat("value")), false
+		}
+	}
+	if none {
+		return
+	}
+	for _, n := range own {
+		others -= n.delivered
+		if n.valued {
+			cost = minus(cost, n.share(n.delivered))
+		}
+		if !n.valued || n.late {
+			without -= n.delivered
+		}
+	}
+	if without > 0 {
+		m.unknown["stock"] = true
+		m.rows++
+	}
+	if cost.Sign() != 0 || scrapped.Sign() != 0 || others > 0 && without <= 0 {
+		m.parts["stock"] = sum(m.parts["stock"], cost, scrapped)
+		m.rows++
+	}
+}
+
 // earns reports whether an item of an order earns its price.
 func earns(order, item row) bool {
 	return item["withdrawn_at"] == nil && (order["status"] == "done" ||
 		order["status"] != "cancelled" && order["hidden_at"] == nil)
 }
 
-func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any]parts) {
-	names := strings.Fields("filament machine energy labour failures")
+// expectedParts are the parts of what a product is expected to cost.
+var expectedParts = strings.Fields("filament machine energy labour failures")
+
+func productsEqualModel(t *testing.T, c *testkit.Client, l ledger) {
 	for _, p := range l.visible("products") {
 		a, want, unknown := c.Get(t, products+"/"+p["id"].(string)+"/cost-breakdown").Want(200), l.expected(p["id"], false),
 			map[string]bool{}
@@ -830,7 +958,7 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 			"margin_percent"} {
 			testkit.Equal(t, fmt.Sprint(listed.Value("items.0."+name)), fmt.Sprint(a.Value(name)), "%s", name)
 		}
-		for _, name := range names {
+		for _, name := range expectedParts {
 			same(t, a, "full_cost_parts."+name, want[name])
 			if want[name] == nil {
 				unknown[name] = true
@@ -845,93 +973,61 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 		same(t, a, "margin_percent", percent(margin, p.rat("selling_price")))
 		wantUnknown(t, a, "unknown_parts", unknown)
 	}
-	keep, stock := l.keep(), l.stock(totals)
-	for _, o := range l["orders"] {
-		m := money{parts: parts{}, unknown: map[string]bool{}, runs: map[any]bool{}}
-		rest := parts{}
-		needed, waiting := map[any]int64{}, map[any]int64{}
-		earning := 0
-		var ended, needs bool
+	stock := c.Get(t, stockReport).Want(200)
+	for i := range stock.List("items") {
+		row := fmt.Sprintf("items.%d.", i)
+		pool := l.pool(stock.Text(row + "product_id"))
+		same(t, stock, row+"on_hand", whole(pool.onHand))
+		same(t, stock, row+"unvalued_pieces", whole(pool.unvalued))
+		if pool.valued() > 0 {
+			same(t, stock, row+"piece_value", pool.value)
+		}
+		c.Get(t, products+"/"+stock.Text(row+"product_id")).Want(200).
+			Shows(map[string]string{"on_hand": stock.Text(row + "on_hand")})
+	}
+}
+
+func ordersEqualModel(t *testing.T, c *testkit.Client, l ledger, lines []*line) {
+	waiting := l.waiting()
+	for _, o := range l.visible("orders") {
+		m, earning := newMoney(), false
+		pieces, waits := map[any]int64{}, map[any]int64{} // of products
 		for _, i := range l.where("order_items", "order_id", o["id"]) {
 			if earns(o, i) {
-				earning++
-				m.revenue = sum(m.revenue, times(i.rat("unit_price"), i.rat("quantity")))
+				earning = true
+				m.revenue = sum(m.revenue, times(i.rat("unit_price"), whole(sold(o, i))))
 				if i["unit_price"] == nil {
 					m.unknown["revenue"] = true
 				}
 			}
-			left := i.int("quantity")
-			if i["withdrawn_at"] != nil {
-				left = 0
-			}
-			for _, item := range l.where("run_items", "order_item_id", i["id"]) {
-				run := l.one("production_runs", item["run_id"])
-				good, _ := piecesOf(run, item)
-				left -= good
-				if run["deducted_at"] == nil {
-					continue
-				}
-				ended = true
-				m.runs[run["id"]] = true
-				paid := parts{}
-				for _, name := range runParts {
-					all, shares := l.shares(run, totals[run["id"]][name])
-					paid[name] = shares[slices.IndexFunc(all, func(x row) bool { return x["id"] == item["id"] })]
-				}
-				m.add(paid, m.parts, runParts)
-				moved, _ := shelved(paid, good, keep[item["id"]])
-				m.move(moved)
-			}
-			if i["withdrawn_at"] == nil && (o["status"] == "received" || o["status"] == "in_production") {
-				if left = max(left, 0); left > 0 {
-					needed[i["product_id"]] += left
-				}
-				waiting[i["product_id"]] += i.int("quantity") - left // also of an item that has all its pieces
-			}
-		}
-		free := map[any]int64{}
-		for product, s := range stock {
-			free[product] = min(s.onHand, s.valued) - waiting[product]
-		}
-		for product, left := range needed {
-			needs = true
-			if s := stock[product]; s != nil {
-				if taken := min(left, s.onHand-waiting[product], s.valued); taken > 0 {
-					rest["stock"] = sum(rest["stock"], round6(quo(times(s.value, whole(taken)), whole(s.valued))))
-					left -= taken
-					free[product] -= taken
+			for _, n := range lines {
+				if n.item != nil && n.item["order_item_id"] == i["id"] {
+					m.runs[n.run["id"]] = true
+					m.add(n.paid, m.parts, runParts)
+					m.move(n.moved())
 				}
 			}
-			if needed[product] = left; left == 0 {
-				delete(needed, product)
+			l.took(i, own(lines, i), m)
+			if i["withdrawn_at"] == nil && o["is_open"] == true {
+				pieces[i["product_id"]] += max(i.int("quantity")-i.int("delivered"), 0) - waiting[i["id"]]
+				waits[i["product_id"]] += waiting[i["id"]]
 			}
 		}
-		made, ofParts := l.takeParts(needed, stock, free)
-		if ofParts != nil {
-			rest["stock"] = sum(rest["stock"], ofParts)
-		}
-		for product, left := range made {
-			one := l.expected(product, ofParts != nil)
-			for _, name := range names {
-				one[name] = times(one[name], whole(left))
+		for _, e := range l.where("piece_entries", "order_id", o["id"]) { // of items that were removed from their run
+			if e["run_id"] != nil && len(l.where("run_items", "id", e["run_item_id"])) == 0 {
+				m.parts["stock"] = minus(sum(new(big.Rat), m.parts["stock"]), e.rat("value"))
+				m.rows++
 			}
-			m.add(one, rest, names)
 		}
-		cost, expected, margin := new(big.Rat), new(big.Rat), (*big.Rat)(nil)
-		if earning == 0 {
+		cost, expected, margin := new(big.Rat), l.expectedRest(m, pieces, waits), (*big.Rat)(nil)
+		if !earning {
 			m.revenue = new(big.Rat)
 		}
-		if ended {
+		if m.rows > 0 || len(m.runs) > 0 {
 			cost = sum(slices.Collect(maps.Values(m.parts))...)
 		}
-		if needs {
-			expected = sum(slices.Collect(maps.Values(rest))...)
-		}
 		if m.revenue != nil && cost != nil && expected != nil {
-			margin = new(big.Rat).Sub(m.revenue, sum(cost, expected))
-		}
-		if o["hidden_at"] != nil {
-			continue
+			margin = minus(m.revenue, sum(cost, expected))
 		}
 		a := c.Get(t, orderURL+"/"+o["id"].(string)).Want(200)
 		same(t, a, "revenue", m.revenue)
@@ -944,38 +1040,43 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 	}
 }
 
-// inStock is the pieces of a product that runs have brought into stock, if none have left it.
-type inStock struct {
-	onHand, valued int64
-	value          *big.Rat
-}
-
-func (l ledger) stock(totals map[any]parts) map[any]*inStock {
-	all := map[any]*inStock{}
-	for _, run := range l["production_runs"] {
-		for i, item := range l.where("run_items", "run_id", run["id"]) {
-			good, _ := piecesOf(run, item)
-			if good == 0 {
-				continue
-			}
-			s := all[item["product_id"]]
-			if s == nil {
-				s = &inStock{value: new(big.Rat)}
-				all[item["product_id"]] = s
-			}
-			s.onHand += good
-			paid := parts{}
-			for _, name := range runParts {
-				_, shares := l.shares(run, totals[run["id"]][name])
-				paid[name] = shares[i]
-			}
-			if cost, known := shelved(paid, good, 0); known {
-				s.valued += good
-				s.value = sum(s.value, cost)
-			}
+// expectedRest returns the expected cost of the pieces that an order still needs, and adds to its money what is
+// unknown. Other pieces in stock wait for the order already.
+func (l ledger) expectedRest(m *money, pieces, waits map[any]int64) *big.Rat {
+	rest, needed, free := parts{}, map[any]int64{}, map[any]int64{}
+	for _, s := range l["product_pieces"] {
+		pool := l.pool(s["product_id"])
+		free[s["product_id"]] = min(pool.onHand, pool.valued())
+	}
+	needs := false
+	for product, wanted := range pieces {
+		wanted, pool := max(wanted, 0), l.pool(product)
+		needs = needs || wanted > 0
+		free[product] -= waits[product]
+		if taken := min(wanted, pool.onHand-waits[product], pool.valued()); taken > 0 {
+			rest["stock"] = sum(rest["stock"], pool.average(taken))
+			wanted -= taken
+			free[product] -= taken
+		}
+		if wanted > 0 {
+			needed[product] = wanted
 		}
 	}
-	return all
+	if !needs {
+		return new(big.Rat)
+	}
+	made, ofParts := l.takeParts(needed, free)
+	if ofParts != nil {
+		rest["stock"] = sum(rest["stock"], ofParts)
+	}
+	for product, left := range made {
+		one := l.expected(product, ofParts != nil)
+		for _, name := range expectedParts {
+			one[name] = times(one[name], whole(left))
+		}
+		m.add(one, rest, expectedParts)
+	}
+	return sum(slices.Collect(maps.Values(rest))...)
 }
 
 func printersEqualModel(t *testing.T, c *testkit.Client, l ledger) {

@@ -88,27 +88,28 @@ type change struct {
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 // randomChange returns a change of the farm. It removes only products and spools that earlier changes created: the
-// products Extra and the blue spools.
+// products Extra, and spools that are not Black.
 func (l ledger) randomChange(r *rand.Rand) change {
 	decimal := func(most int) json.Number {
 		return json.Number(fmt.Sprintf("%d.%06d", r.IntN(most), r.IntN(1_000_000)))
 	}
-	color := oneOf(r, "Black", "BLACK", "black", "Blue", "Grün", "GRÜN", "Never on a spool")
-	material := oneOf(r, "PLA", "PLA", "PETG", "ABS")
-	product, spool := oneOf(r, l.visible("products")...), oneOf(r, l.visible("spools")...)
+	color, material := oneOf(r, "black", "Blue", "BLUE", "Grün", "GRÜN"), oneOf(r, "PLA", "PETG", "ABS")
+	product, all := oneOf(r, l.visible("products")...), l.visible("spools")
+	spool := all[max(r.IntN(len(all)), r.IntN(len(all)))]
 	url, of := products+"/"+product["id"].(string), map[any]int64{product["id"]: 1}
 	materials := l.where("product_materials", "product_id", product["id"])
 	components := l.where("product_components", "product_id", product["id"])
-	switch n := r.IntN(14); {
-	case n == 0:
+	price := oneOf[any](r, nil, decimal(100), decimal(100), decimal(100))
+	switch n := r.IntN(17) - 3; {
+	case n < 0:
 		return change{method: "POST", path: spools, body: j{"material_type": material, "color": color, "diameter_mm": 1.75,
-			"net_weight_grams": 1000, "remaining_weight_grams": oneOf(r, "0", decimal(1000), decimal(1000)),
-			"purchase_price": oneOf[any](r, nil, decimal(100), decimal(100))}}
-	case n == 1 && spool["color"] == "Blue":
+			"net_weight_grams": 1000, "remaining_weight_grams": oneOf(r, "0", decimal(1000)), "purchase_price": price}}
+	case n == 0 && spool["color"] != "Black":
 		return change{method: "DELETE", path: spools + "/" + spool["id"].(string)}
+	case n == 1 && spool["color"] != "Black":
+		return change{method: "PATCH", path: spools + "/" + spool["id"].(string), body: j{"remaining_weight_grams": 0}}
 	case n <= 2:
-		return change{method: "PATCH", path: spools + "/" + spool["id"].(string),
-			body: j{"purchase_price": oneOf[any](r, nil, decimal(100), decimal(100))}}
+		return change{method: "PATCH", path: spools + "/" + spool["id"].(string), body: j{"purchase_price": price}}
 	case n == 3:
 		return change{method: "POST", path: products, body: j{"name": fmt.Sprint("Extra ", len(l["products"]))}}
 	case n == 4 && strings.HasPrefix(product["name"].(string), "Extra"):
