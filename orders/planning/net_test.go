@@ -38,11 +38,7 @@ type netRun struct {
 	status        string
 	pieces        int64
 	good          int64 // pieces of a completed run
-	short         int64 // of the good pieces that a correction took away, those that were not in stock then
-	used          map[int]int64
 	fromStock     bool
-	ended         bool         // whether the run has a completed_at
-	counted       map[int]bool // the products that were counted after that
 }
 
 func (r *netRun) unfinished() bool {
@@ -151,174 +147,59 @@ func (f *netFarm) net() map[netKey]netNeed {
 	return all
 }
 
-// settle changes the stock as a run does whose number of good pieces becomes good, or 0 if it is not completed. The
-// pieces of a product that was counted after the end of the run stay as they are.
-func (f *netFarm) settle(r *netRun, good int64) {
-	parts := f.products[r.product].parts
-	if good != r.good {
-		for part, each := range parts {
-			n := r.used[part]
-			switch {
-			case r.good > 0 && len(r.used) > 0:
-				n = (2*n*good + r.good) / (2 * r.good)
-			case r.fromStock && r.good == 0:
-				n = good * each
-			}
-			if !r.counted[part] {
-				f.products[part].onHand -= n - r.used[part]
-			}
-			if n > 0 || r.used[part] > 0 {
-				r.used[part] = n
-			}
-		}
+// change does one of the things that a farm does with pieces. The request may be rejected.
+func (f *netFarm) change(t testing.TB, c *testkit.Client, r *rand.Rand) {
+	i, run := f.items[r.IntN(len(f.items))], f.runs[r.IntN(len(f.runs))]
+	product, few := "/api/v1/products/"+f.products[r.IntN(len(f.products))].id, 1+r.Int64N(3)
+	method, path, body := "POST", ordersURL+"/"+i.order, j{"quantity": few}
+	switch r.IntN(9) {
+	case 0:
+		path, body = path+"/deliver", j{"items": []j{{"id": i.id, "quantity": few}}}
+	case 1:
+		path, body = path+"/return", j{"items": []j{{"id": i.id, "quantity": few, "to_stock": r.IntN(3) > 0}},
+			"reopen": r.IntN(3) > 0}
+	case 2:
+		path = product + "/assemble"
+	case 3:
+		path, body = product+"/disassemble", j{"quantity": 1}
+	case 4:
+		path, body = product+"/count", j{"counted": r.Int64N(6)}
+	case 5: // a run ends, or is open again
+		method, path = "PATCH", runsURL+"/"+run.id
+		body = j{"status": []string{"completed", "completed", "failed", "cancelled", "in_progress"}[r.IntN(5)]}
+	default:
+		good := r.Int64N(run.pieces + 1)
+		method, path = "PATCH", runsURL+"/"+run.id+"/items/"+run.itemID
+		body = j{"successful_quantity": good, "failed_quantity": run.pieces - good}
 	}
-	onHand := &f.products[r.product].onHand
-	if change := good - r.good; change > 0 {
-		back := min(r.short, change)
-		r.short -= back
-		if !r.counted[r.product] {
-			*onHand += change - back
-		}
-	} else if !r.counted[r.product] {
-		gone := min(-change, max(*onHand, 0))
-		*onHand -= gone
-		r.short += -change - gone
-	}
-	r.good = good
-}
-
-// setStatus changes a run to a status with a number of good pieces. The run keeps the time of its end until it is
-// reopened.
-func (f *netFarm) setStatus(r *netRun, status string, good int64) {
-	r.status = status
-	if status == "completed" && !r.ended {
-		r.ended, r.counted = true, map[int]bool{}
-	}
-	f.settle(r, good)
-	r.ended = r.ended && !r.unfinished()
-}
-
-// count sets the pieces of a product in stock.
-func (f *netFarm) count(t testing.TB, c *testkit.Client, product int, counted int64) {
-	p := &f.products[product]
-	c.Post(t, "/api/v1/products/"+p.id+"/count", j{"counted": counted}).Want(200)
-	p.onHand = counted
-	for _, r := range f.runs {
-		if r.ended {
-			r.counted[product] = true
-		}
+	if a := c.Do(t, method, path, body); a.Status >= 500 {
+		t.Fatalf("%s: %d %s", a.What, a.Status, a.Body)
 	}
 }
 
-// deliver changes the stock as the delivery of pieces of an item does: it makes the missing pieces one by one, as long
-// as their parts are there or can be made. Printed products are not made.
-func (f *netFarm) deliver(i *netItem, pieces int64) {
-	stock, made := make([]int64, len(f.products)), make([]int64, len(f.products))
-	for n, p := range f.products {
-		stock[n] = max(p.onHand, 0)
-	}
-	var isMade func(product int) bool
-	isMade = func(product int) bool {
-		p := &f.products[product]
-		if p.printed || len(p.parts) == 0 {
-			return false
-		}
-		for part, each := range p.parts {
-			for range each {
-				if stock[part] > 0 {
-					stock[part]--
-				} else if !isMade(part) {
-					return false
-				}
-			}
-		}
-		made[product]++
-		return true
-	}
-	for range pieces - stock[i.product] {
-		stockBefore, madeBefore := slices.Clone(stock), slices.Clone(made)
-		if !isMade(i.product) {
-			stock, made = stockBefore, madeBefore
-			break
-		}
+// read reads what has become of the farm.
+func (f *netFarm) read(t testing.TB, c *testkit.Client) {
+	number := func(a *testkit.Response, path string) int64 {
+		n, _ := strconv.ParseInt(a.Text(path), 10, 64)
+		return n
 	}
 	for n := range f.products {
-		if p := &f.products[n]; n == i.product {
-			p.onHand += made[n]
-			p.onHand -= min(pieces, max(p.onHand, 0))
-		} else if p.onHand < 0 {
-			p.onHand = min(p.onHand+made[n], 0)
-		} else {
-			p.onHand = stock[n]
-		}
+		p := &f.products[n]
+		p.onHand = number(c.Get(t, "/api/v1/products/"+p.id).Want(200), "on_hand")
 	}
-	i.delivered += pieces
-	i.done = i.delivered == i.quantity
-}
-
-// assemble makes pieces of a product from its parts, or takes them apart if the number is negative.
-func (f *netFarm) assemble(p *netProduct, pieces int64) {
-	for part, each := range p.parts {
-		f.products[part].onHand -= pieces * each
+	for n := range f.items {
+		i := &f.items[n]
+		a := c.Get(t, ordersURL+"/"+i.order).Want(200)
+		i.delivered, i.done = number(a, "items.0.delivered"), a.Text("status") == "done"
 	}
-	p.onHand += pieces
-}
-
-// change does one of the things that a farm does with pieces, and follows it in the model.
-func (f *netFarm) change(t testing.TB, c *testkit.Client, r *rand.Rand) {
-	i, run, n := &f.items[r.IntN(len(f.items))], f.runs[r.IntN(len(f.runs))], r.IntN(len(f.products))
-	p := &f.products[n]
-	order, product := ordersURL+"/"+i.order, "/api/v1/products/"+p.id
-	switch kind := r.IntN(9); {
-	case kind == 0 && i.delivered < i.quantity && !i.done:
-		n := 1 + r.Int64N(i.quantity-i.delivered)
-		c.Post(t, order+"/deliver", j{"items": []j{{"id": i.id, "quantity": n}}}).Want(200)
-		f.deliver(i, n)
-	case kind == 1 && i.delivered > 0:
-		n, stocked, reopen := 1+r.Int64N(i.delivered), r.IntN(3) > 0, r.IntN(3) > 0
-		c.Post(t, order+"/return", j{"items": []j{{"id": i.id, "quantity": n, "to_stock": stocked}},
-			"reopen": reopen}).Want(200)
-		if i.delivered -= n; stocked {
-			f.products[i.product].onHand += n
-		}
-		i.done = i.done && !reopen
-	case kind == 2 && len(p.parts) > 0: // all or nothing
-		n, status := 1+r.Int64N(2), 200
-		for part, each := range p.parts {
-			if f.products[part].onHand < n*each {
-				status = 409
+	for _, r := range f.runs {
+		a := c.Get(t, runsURL+"/"+r.id).Want(200)
+		if r.status, r.good = a.Text("status"), 0; r.status == "completed" {
+			r.good = r.pieces
+			if a.Text("items.0.successful_quantity") != "null" {
+				r.good = number(a, "items.0.successful_quantity")
 			}
 		}
-		if c.Post(t, product+"/assemble", j{"quantity": n}).Want(status); status == 200 {
-			f.assemble(p, n)
-		}
-	case kind == 3 && len(p.parts) > 0:
-		if p.onHand < 1 {
-			c.Post(t, product+"/disassemble", j{"quantity": 1}).WantError(409, "NOT_ENOUGH_PIECES")
-			break
-		}
-		c.Post(t, product+"/disassemble", j{"quantity": 1}).Want(200)
-		f.assemble(p, -1)
-	case kind == 4: // count and scrap
-		f.count(t, c, n, 1+r.Int64N(6))
-		c.Post(t, product+"/scrap", j{"quantity": 1}).Want(200)
-		p.onHand--
-	case kind == 5: // a run ends, or is open again
-		status := []string{"completed", "completed", "failed", "cancelled", "in_progress"}[r.IntN(5)]
-		item := c.Patch(t, runsURL+"/"+run.id, j{"status": status}).Want(200)
-		good := int64(0)
-		if status == "completed" {
-			good = run.pieces
-			if text := item.Text("items.0.successful_quantity"); text != "null" {
-				good, _ = strconv.ParseInt(text, 10, 64)
-			}
-		}
-		f.setStatus(run, status, good)
-	case kind >= 6 && run.status == "completed":
-		good := r.Int64N(run.pieces + 1)
-		c.Patch(t, runsURL+"/"+run.id+"/items/"+run.itemID, j{"successful_quantity": good,
-			"failed_quantity": run.pieces - good}).Want(200)
-		f.settle(run, good)
 	}
 }
 
@@ -380,7 +261,7 @@ func randomNetFarm(t testing.TB, c *testkit.Client, r *rand.Rand) *netFarm {
 		return false
 	}
 	for range 8 {
-		run := &netRun{product: r.IntN(len(f.products)), item: -1, pieces: 1 + r.Int64N(4), used: map[int]int64{}}
+		run := &netRun{product: r.IntN(len(f.products)), item: -1, pieces: 1 + r.Int64N(4)}
 		item := j{"product_id": f.products[run.product].id, "quantity": run.pieces}
 		for i := range f.items {
 			if r.IntN(2) == 0 && within(run.product, f.items[i].product) {
@@ -391,22 +272,20 @@ func randomNetFarm(t testing.TB, c *testkit.Client, r *rand.Rand) *netFarm {
 		run.fromStock = r.IntN(2) == 0
 		item["parts_from_stock"] = run.fromStock
 		status := []string{"pending", "in_progress", "paused", "completed", "failed", "cancelled"}[r.IntN(6)]
-		good := int64(0)
 		if status == "completed" {
-			good = r.Int64N(run.pieces + 1)
-			item["successful_quantity"] = good
+			item["successful_quantity"] = r.Int64N(run.pieces + 1)
 		}
 		a := c.Post(t, runsURL, j{"status": status, "items": []j{item}}).Want(201)
 		run.id, run.itemID = a.ID(), a.Text("items.0.id")
-		f.setStatus(run, status, good)
 		f.runs = append(f.runs, run)
 	}
-	for n := range f.products {
-		f.count(t, c, n, r.Int64N(6))
+	for _, p := range f.products {
+		c.Post(t, "/api/v1/products/"+p.id+"/count", j{"counted": r.Int64N(6)}).Want(200)
 	}
 	for range 24 {
 		f.change(t, c, r)
 	}
+	f.read(t, c)
 	return f
 }
 
@@ -517,7 +396,7 @@ func TestPlansOfPieces(t *testing.T) {
 						incoming += r.pieces
 					}
 				}
-				c.Get(t, "/api/v1/products/"+p.id).Want(200).Shows(map[string]string{"on_hand": fmt.Sprint(p.onHand),
+				c.Get(t, "/api/v1/products/"+p.id).Want(200).Shows(map[string]string{
 					"reserved": fmt.Sprint(reserved), "available": fmt.Sprint(p.onHand - reserved),
 					"incoming": fmt.Sprint(incoming), "missing": fmt.Sprint(missing)})
 			}
