@@ -606,7 +606,8 @@ func (h *history) equalsModel(waiting *big.Rat) {
 			}
 		}
 		for _, u := range l.where("spool_usage", "run_id", run["id"]) {
-			used[u["spool_id"]] = minus(sum(new(big.Rat), used[u["spool_id"]]), minus(u.rat("before_grams"), u.rat("after_grams")))
+			taken := minus(u.rat("before_grams"), u.rat("after_grams"))
+			used[u["spool_id"]] = minus(sum(new(big.Rat), used[u["spool_id"]]), taken)
 		}
 		for _, grams := range used {
 			if grams.Sign() != 0 {

@@ -100,11 +100,11 @@ func (l ledger) randomChange(r *rand.Rand) change {
 	materials := l.where("product_materials", "product_id", product["id"])
 	components := l.where("product_components", "product_id", product["id"])
 	price := oneOf[any](r, nil, decimal(100), decimal(100), decimal(100))
-	switch n := r.IntN(17) - 3; {
-	case n < 0:
+	switch n := r.IntN(18) - 4; {
+	case n < -1:
 		return change{method: "POST", path: spools, body: j{"material_type": material, "color": color, "diameter_mm": 1.75,
 			"net_weight_grams": 1000, "remaining_weight_grams": oneOf(r, "0", decimal(1000)), "purchase_price": price}}
-	case n == 0 && spool["color"] != "Black":
+	case n <= 0 && spool["color"] != "Black":
 		return change{method: "DELETE", path: spools + "/" + spool["id"].(string)}
 	case n == 1 && spool["color"] != "Black":
 		return change{method: "PATCH", path: spools + "/" + spool["id"].(string), body: j{"remaining_weight_grams": 0}}
@@ -122,7 +122,8 @@ func (l ledger) randomChange(r *rand.Rand) change {
 		return change{method: "DELETE", path: url, code: code}
 	case n <= 6 || len(materials) == 0 && n <= 8:
 		return change{method: "POST", path: url + "/materials", repriced: of, body: j{"material_type": material,
-			"color": color, "weight_grams": decimal(500) + "1", "is_required": r.IntN(4) > 0}}
+			"color": oneOf(r, color, color, "Never on a spool"), "weight_grams": decimal(500) + "1",
+			"is_required": r.IntN(4) > 0}}
 	case n <= 8:
 		return change{method: oneOf(r, "PATCH", "PATCH", "DELETE"), path: url + "/materials/" +
 			oneOf(r, materials...)["id"].(string), repriced: of, body: oneOf(r, j{"weight_grams": decimal(500) + "1"},

@@ -38,8 +38,8 @@ type movement struct {
 	value    *big.Rat
 }
 
-// take takes pieces out of the stock, as far as they are there. without of them have no known cost, if the stock has so
-// many with and without one. cost is that of the others, or nil: then they have the one that they have in stock.
+// take takes pieces out of the stock, as far as they are there. without is how many of them have no known cost, as far
+// as the stock has such pieces. cost is the cost of the others, or nil: then it is their average cost in stock.
 func (s *pool) take(pieces, without int64, cost *big.Rat) movement {
 	gone := min(pieces, s.had())
 	of := pieces - without
@@ -54,8 +54,9 @@ func (s *pool) take(pieces, without int64, cost *big.Rat) movement {
 	}
 }
 
-// put brings pieces into the stock; those without a known cost come first to pieces that were not there. cost is that of
-// the others, or of so many as of tells, if these are more. It is negative if a run became cheaper; the stock never is.
+// put brings pieces into the stock. without is how many of them have no known cost; these fill a negative stock first.
+// cost is the cost of the others, or of the number of, if that is larger. It is negative if a run became cheaper, but
+// the value of the stock never is.
 func (s *pool) put(pieces, without int64, cost *big.Rat, of int64) movement {
 	known := pieces - without
 	if cost == nil {
