@@ -121,8 +121,9 @@ func (l ledger) randomChange(r *rand.Rand) change {
 		}
 		return change{method: "DELETE", path: url, code: code}
 	case n <= 6 || len(materials) == 0 && n <= 8:
-		return change{method: "POST", path: url + "/materials", repriced: of, body: j{"material_type": material,
-			"color": oneOf(r, color, color, "Never on a spool"), "weight_grams": decimal(500) + "1",
+		return change{method: "POST", path: url + "/materials", repriced: of, body: j{
+			"material_type": oneOf(r, material, material, material, "TPU"), // no spool is of TPU
+			"color":         oneOf(r, color, color, "Never on a spool"), "weight_grams": decimal(500) + "1",
 			"is_required": r.IntN(4) > 0}}
 	case n <= 8:
 		return change{method: oneOf(r, "PATCH", "PATCH", "DELETE"), path: url + "/materials/" +
