@@ -1,7 +1,6 @@
 package auth_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -699,11 +698,10 @@ func TestStopWaitsForLastUse(t *testing.T) {
 // Neither the log nor /metrics contains a secret.
 func TestKeysAreNotLogged(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var log bytes.Buffer
+	var log testkit.Log
 	m := metrics.New("test", nil)
 	api := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
-		c.Log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Metrics = m
 		printerSurface(c)
 	}}, inventory.Routes)
@@ -726,8 +724,6 @@ func TestKeysAreNotLogged(t *testing.T) {
 	a := key.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	mu.Lock()
-	defer mu.Unlock()
 	text := log.String() + w.Body.String() + string(a.Body)
 	for _, s := range []string{secret, unknown, rotated} {
 		if hash := auth.KeyHash(s); strings.Contains(text, s[8:34]) || strings.Contains(text, hash) {
@@ -737,17 +733,6 @@ func TestKeysAreNotLogged(t *testing.T) {
 	if !strings.Contains(log.String(), "api_key="+key.Actor.APIKey) {
 		t.Errorf("the log does not name the key: %s", log.String())
 	}
-}
-
-type lockedWriter struct {
-	mu *sync.Mutex
-	w  *bytes.Buffer
-}
-
-func (w lockedWriter) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.w.Write(b)
 }
 
 // The role of a key and the checks of the columns allow the same values.

@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"spoolwright/db"
@@ -263,22 +262,7 @@ func wantHeaders(tb testing.TB, r *http.Response) {
 }
 
 // logbook collects log lines in JSON.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+type logbook struct{ testkit.Log }
 
 // lines returns the decoded log lines.
 func (l *logbook) lines(tb testing.TB) []map[string]any {

@@ -405,7 +405,7 @@ func TestSlowReceivers(t *testing.T) {
 // waiting, nor take the time of another receiver that needs long.
 func TestHangingReceivers(t *testing.T) {
 	t.Parallel()
-	var log lockedBuffer
+	var log testkit.Log
 	// With fewer active ones, a receiver of another tenant that needs a second counts as one that hangs, and the
 	// dispatcher can end its request: the tenant with the most could have only one besides it.
 	const active = 6

@@ -1,13 +1,11 @@
 package webhooks_test
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -38,7 +36,7 @@ func (f *farm) stored(t *testing.T, c *testkit.Client) string {
 // sign for 24 hours after a rotation.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	var log lockedBuffer
+	var log testkit.Log
 	f := start(t, func(c *webhooks.Config) {
 		c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -99,24 +97,6 @@ func TestSecrets(t *testing.T) {
 	if !strings.Contains(where["the database"], created.ID()) {
 		t.Error("the test has not read the database")
 	}
-}
-
-// lockedBuffer is a buffer for a log.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestKeyRotation changes JWT_SECRET: all configured secrets decrypt, Maintain encrypts with the first one, and

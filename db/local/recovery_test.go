@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,24 +18,6 @@ import (
 	"spoolwright/db/local"
 	"spoolwright/tests/testkit"
 )
-
-// logBuffer collects log lines of several goroutines.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 // archived is a cluster whose changes are archived: rows "before" and "after" a restore point.
 type archived struct{ dir, archive string }
@@ -131,7 +112,7 @@ func TestArchiveRecovery(t *testing.T) {
 			check(t, os.WriteFile(closed, nil, 0o600))
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()
-			var log logBuffer
+			var log testkit.Log
 			done := make(chan error, 1)
 			go func() {
 				_, err := local.Start(ctx, local.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -159,7 +140,7 @@ func TestArchiveRecovery(t *testing.T) {
 		dir := a.restore(t, "pause")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var log logBuffer
+		var log testkit.Log
 		done := make(chan error, 1)
 		go func() {
 			_, err := local.Start(ctx, local.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -215,7 +196,7 @@ func TestArchiveRecovery(t *testing.T) {
 		c.Wait()
 		gone(t, pid)
 		check(t, os.Remove(filepath.Join(dir, "postgres", "recovery.signal"))) // as PostgreSQL does at the end
-		var log logBuffer
+		var log testkit.Log
 		start(t, local.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if !strings.Contains(log.String(), "level=WARN") ||
 			!strings.Contains(log.String(), "restore the backup again") {
