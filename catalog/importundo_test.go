@@ -7,20 +7,6 @@ import (
 	"spoolwright/tests/testkit"
 )
 
-// undo undoes the import of an answer, and checks the counts and what is left, as "name: reason".
-func undo(t *testing.T, c *testkit.Client, of *testkit.Response, removed, restored int, left ...string) {
-	t.Helper()
-	path := "/api/v1/imports/" + of.Want(200).Text("import_id") + "/undo"
-	a := c.Post(t, path, nil).Want(200)
-	a.Shows(map[string]string{"removed": fmt.Sprint(removed), "restored": fmt.Sprint(restored)})
-	var got []string
-	for i := range a.List("left") {
-		got = append(got, a.Text(fmt.Sprintf("left.%d.name", i))+": "+a.Text(fmt.Sprintf("left.%d.reason", i)))
-	}
-	testkit.EqualSlices(t, got, left, "left")
-	c.Post(t, path, nil).WantError(409, "IMPORT_UNDONE")
-}
-
 // Undo removes the products that an import created, unless something names them or they were changed. Their rows came
 // in before, as long as the products are there.
 func TestUndoCreatedProducts(t *testing.T) {
@@ -38,14 +24,14 @@ func TestUndoCreatedProducts(t *testing.T) {
 	c.Post(t, products+"/"+id("E")+"/materials", j{"material_type": "PLA", "color": "Blue", "weight_grams": 1}).Want(201)
 	c.Post(t, products+"/"+id("F")+"/count", j{"counted": 3}).Want(200)
 	api.Operator(t).Post(t, "/api/v1/imports/"+done.Text("import_id")+"/undo", nil).WantError(404, "NOT_FOUND")
-	undo(t, c, done, 2, 0, "B: it was used since", "C: it was used since", "D: it was used since",
+	c.WantUndone(t, done, 2, 0, "B: it was used since", "C: it was used since", "D: it was used since",
 		"E: it was changed since", "F: it was used since")
 	c.Get(t, products).Shows(map[string]string{"total": "6"})
 	again := importProducts(t, c, "dry_run=true", file)
 	again.Want(200).Shows(map[string]string{"repeated_rows": "5", "import_id": "null"})
 	again = importProducts(t, c, "mode=upsert", "name,sku\nA,A\n")
 	again.Want(200).Shows(imported(1, 0, 0, 0))
-	undo(t, c, again, 1, 0)
+	c.WantUndone(t, again, 1, 0)
 }
 
 // Undo gives products the fields and materials that they had before an import, unless they were changed since.
@@ -79,7 +65,7 @@ func TestUndoChangedProducts(t *testing.T) {
 	c.Patch(t, products+"/"+ids[3]+"/materials/"+red, j{"weight_grams": 4}).Want(200)
 	c.Post(t, products, j{"name": "Other", "sku": "S3"}).Want(201)
 	c.Delete(t, products+"/"+ids[4]).Want(204)
-	undo(t, c, done, 0, 4, "P2: it was changed since: notes", "P3: sku is that of another product; "+
+	c.WantUndone(t, done, 0, 4, "P2: it was changed since: notes", "P3: sku is that of another product; "+
 		"it was changed since: materials", "null: it was removed since")
 	for n, want := range []string{"S0 old 0.2", "S1 old 0.2", "S2 mine 0.2", "T3 old 0.28"} {
 		p := c.Get(t, products+"/"+ids[n]).Want(200)
@@ -102,7 +88,7 @@ func TestUndoChangedProducts(t *testing.T) {
 	if a := c.Delete(t, "/api/v1/filaments/"+f); a.Status != 204 {
 		t.Log(string(a.Body))
 	}
-	undo(t, c, done, 0, 1, "P0: the filament of a material was removed")
+	c.WantUndone(t, done, 0, 1, "P0: the filament of a material was removed")
 	c.Get(t, products+"/"+ids[0]).Shows(map[string]string{"materials.#": "1", "materials.0.weight_grams": "10"})
 }
 
@@ -114,21 +100,22 @@ func TestUndoVariants(t *testing.T) {
 		"materials.weight_grams\nDragon,D,,,PLA,Black,10\n,D-B,D,Blue,,,\n,D-R,D,Red,,,\nMug,M,,,PLA,Black,10\n,M-B,M,Blue,,,\n"
 	done := importProducts(t, c, "", file)
 	done.Want(200).Shows(imported(5, 0, 0, 0))
-	undo(t, c, done, 5, 0)
+	c.WantUndone(t, done, 5, 0)
 	c.Get(t, products).Shows(map[string]string{"total": "0"})
 	// A product stays with a variant that was used, or that was added since.
 	done = importProducts(t, c, "", file)
 	id := func(sku string) string { return c.Get(t, products+"?sku="+sku).Want(200).Text("items.0.id") }
 	c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": id("D-B"), "quantity": 1}}}).Want(201)
 	green := addVariants(t, c, id("M"), "Green")[0]
-	undo(t, c, done, 2, 0, "Dragon: it was used since", "Mug: it was used since", "Dragon, Blue: it was used since")
+	c.WantUndone(t, done, 2, 0, "Dragon: it was used since", "Mug: it was used since",
+		"Dragon, Blue: it was used since")
 	c.Get(t, products).Shows(map[string]string{"total": "4"})
 	// A variant of plates goes with its plates, unless one was used.
 	c.Post(t, products, j{"name": "Kit", "sku": "K", "plates": []j{{"materials": []j{pla("Black", 1)}}}}).Want(201)
 	done = importProducts(t, c, "", "variant_of_sku,sku,variant_materials.color\nK,K-B,Blue\nK,K-R,Red\n")
 	plate := c.Get(t, products+"/"+id("K-R")).Text("plates.0.id")
 	c.Post(t, products+"/"+plate+"/count", j{"counted": 3}).Want(200)
-	undo(t, c, done, 1, 0, "Kit, Red: it was used since")
+	c.WantUndone(t, done, 1, 0, "Kit, Red: it was used since")
 	c.Get(t, products+"?plates=true").Shows(map[string]string{"total": "8"})
 	// Changed variants.
 	ids := []string{id("D-B"), green, id("K-R")}
@@ -139,7 +126,8 @@ func TestUndoVariants(t *testing.T) {
 	c.Get(t, products+"/"+ids[0]).Shows(map[string]string{"sku": "X", "name": "Own", "materials.0.color": "Navy"})
 	c.Patch(t, products+"/"+ids[1], j{"variant_materials": []j{{"color": "Moss"}}}).Want(200)
 	c.Post(t, products, j{"name": "New", "sku": "K-R"}).Want(201)
-	undo(t, c, done, 0, 3, "Other: it was changed since: variant_materials", "Kit, Rose: sku is that of another product")
+	c.WantUndone(t, done, 0, 3, "Other: it was changed since: variant_materials",
+		"Kit, Rose: sku is that of another product")
 	c.Get(t, products+"/"+ids[0]).Shows(map[string]string{"sku": "D-B", "name": "Dragon, Blue", "selling_price": "null",
 		"materials.0.color": "Blue"})
 	c.Get(t, products+"/"+ids[1]).Shows(map[string]string{"sku": "M-GREEN", "name": "Mug, Green", "selling_price": "7",

@@ -8,20 +8,6 @@ import (
 	"spoolwright/tests/testkit"
 )
 
-// undo undoes the import of an answer, and checks the counts and what is left, as "name: reason".
-func undo(t *testing.T, c *testkit.Client, of *testkit.Response, removed, restored int, left ...string) {
-	t.Helper()
-	path := "/api/v1/imports/" + of.Want(200).Text("import_id") + "/undo"
-	a := c.Post(t, path, nil).Want(200)
-	a.Shows(map[string]string{"removed": fmt.Sprint(removed), "restored": fmt.Sprint(restored)})
-	var got []string
-	for i := range a.List("left") {
-		got = append(got, a.Text(fmt.Sprintf("left.%d.name", i))+": "+a.Text(fmt.Sprintf("left.%d.reason", i)))
-	}
-	testkit.EqualSlices(t, got, left, "left")
-	c.Post(t, path, nil).WantError(409, "IMPORT_UNDONE")
-}
-
 const list = "Order,Customer,Item,SKU,Qty,Notes\n"
 
 // Undo removes the orders that an import created, unless somebody works on them. The same file creates them again.
@@ -38,12 +24,12 @@ func TestUndoCreatedOrders(t *testing.T) {
 	c.Patch(t, find(t, c, "3"), testkit.JSON{"notes": "mine"}).Want(200)
 	c.Post(t, find(t, c, "4")+"/deliver", nil).Want(200)
 	c.Delete(t, find(t, c, "5")).Want(204)
-	undo(t, c, done, 1, 0, "2: it was used since", "3: it was changed since", "4: it was used since")
+	c.WantUndone(t, done, 1, 0, "2: it was used since", "3: it was changed since", "4: it was used since")
 	c.Get(t, orders).Shows(map[string]string{"total": "3"})
 	c.Get(t, orders+"?hidden=true").Shows(map[string]string{"total": "2"})
 	again := post(t, c, "", file)
 	wantCounts(t, again, "2/0/3/0/0")
-	undo(t, c, again, 2, 0)
+	c.WantUndone(t, again, 2, 0)
 	wantCounts(t, post(t, c, "?dry_run=true", file), "2/0/3/0/0")
 	post(t, c, "?dry_run=true", file).Shows(map[string]string{"import_id": "null"})
 	post(t, c, "", list+"2,Ada,Dragon,DRG-RED,1,\n").Shows(map[string]string{"import_id": "null"})
@@ -65,7 +51,7 @@ func TestTrackingOfFiles(t *testing.T) {
 	wants("1", "UPS", "1Z9")
 	wants("2", "GLS", "22")
 	c.Patch(t, find(t, c, "1"), testkit.JSON{"tracking_number": "1Z8"}).Want(200)
-	undo(t, c, done, 0, 2, "1: it was changed since: tracking_number")
+	c.WantUndone(t, done, 0, 2, "1: it was changed since: tracking_number")
 	wants("1", "DHL", "1Z8")
 	wants("2", "null", "null")
 }
@@ -95,7 +81,8 @@ func TestUndoChangedOrders(t *testing.T) {
 		"id": c.Get(t, find(t, c, "4")).Text("items.0.id"), "quantity": 1}}}).Want(200)
 	c.Delete(t, find(t, c, "5")).Want(204)
 	post(t, c, "", list+row(6, "Eve", 5, "DRG-RED", "newer")).Want(200)
-	undo(t, c, done, 0, 4, "7: what it was before is not known", "2: it was changed since: customer", "3: it was changed since: items",
+	c.WantUndone(t, done, 0, 4, "7: what it was before is not known", "2: it was changed since: customer",
+		"3: it was changed since: items",
 		"4: it was changed since: items", "5: it was removed since", "6: a later file changed it")
 	for n, want := range map[string]string{"1": "Ada old 2", "2": "Cy old 2", "3": "Ada old 9+1", "4": "Ada old 5+1",
 		"6": "Eve newer 5", "7": "Own new 1"} {
@@ -122,7 +109,7 @@ func TestUndoDeletedOrder(t *testing.T) {
 	for _, table := range []string{"file_orders where order_id", "order_lines where order_id", "orders where id"} {
 		testkit.ExecURL(t, testkit.Private().SuperURL(), `delete from `+table+` = '`+id+`'`)
 	}
-	undo(t, c, done, 0, 0, "null: it was removed since")
+	c.WantUndone(t, done, 0, 0, "null: it was removed since")
 }
 
 // Undo opens orders again that a file has cancelled. Orders that follow their shop stay as they are.
@@ -139,8 +126,8 @@ func TestUndoCancelledOrders(t *testing.T) {
 	second := post(t, c, "", titles+"m,1,Vase,2,cancelled\n")
 	wantCounts(t, second, "0/1/0/0/0")
 	c.Get(t, find(t, c, "1")).Shows(map[string]string{"status": "cancelled"})
-	undo(t, c, second, 0, 1)
+	c.WantUndone(t, second, 0, 1)
 	c.Get(t, find(t, c, "1")).Shows(map[string]string{"status": "received", "unassigned_lines.0.quantity": "2"})
-	undo(t, c, first, 0, 0, "1: it was changed since", "A: it was used since")
+	c.WantUndone(t, first, 0, 0, "1: it was changed since", "A: it was used since")
 	c.Get(t, orders).Shows(map[string]string{"total": "2"})
 }

@@ -3,6 +3,7 @@ package testkit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"strings"
@@ -83,6 +84,21 @@ func (c *Client) WantEdited(tb testing.TB, spool string) {
 	if !edited {
 		tb.Error("the change did not set edited_at")
 	}
+}
+
+// WantUndone undoes the import that was answered. It fails the test unless the undo has the counts, and leaves the rows
+// in left, as "name: reason". A second undo is rejected.
+func (c *Client) WantUndone(tb testing.TB, of *Response, removed, restored int, left ...string) {
+	tb.Helper()
+	path := "/api/v1/imports/" + of.Want(200).Text("import_id") + "/undo"
+	a := c.Post(tb, path, nil).Want(200)
+	a.Shows(map[string]string{"removed": fmt.Sprint(removed), "restored": fmt.Sprint(restored)})
+	var got []string
+	for i := range a.List("left") {
+		got = append(got, a.Text(fmt.Sprintf("left.%d.name", i))+": "+a.Text(fmt.Sprintf("left.%d.reason", i)))
+	}
+	EqualSlices(tb, got, left, "left")
+	c.Post(tb, path, nil).WantError(409, "IMPORT_UNDONE")
 }
 
 // WantLen reports an error unless the list has n entries.
