@@ -186,6 +186,12 @@ func (p *reportsPage) days() (query string) {
 	return query
 }
 
+var reportTabs = []word{{"/reports", "Filament used"}, {"/reports/margins", "Margins"},
+	{"/reports/filament", "Filament in stock"}, {"/reports/pieces", "Pieces|in stock"}, {"/reports/lot", "Lots"}}
+
+// Reports returns the pages of the reports.
+func (v *visit) Reports() []option { return v.options(reportTabs) }
+
 // Periods returns the links to the report of usual periods. They keep the grouping.
 func (p *reportsPage) Periods(v view) []option {
 	now := v.Now()
