@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"spoolwright/server"
@@ -27,6 +28,12 @@ type removed struct {
 
 // None returns the text of a list without removed things.
 func (p *removedPage) None() string { return p.visit.t(p.Noun.noneRemoved) }
+
+// Up returns the list of the things that are not removed.
+func (p *removedPage) Up() option {
+	path := strings.TrimSuffix(p.Path, "/removed")
+	return option{path, p.visit.t(lists[path])}
+}
 
 // hidden reads removed things of the collection. Query has parameters of the API's list. Total is the number of
 // removed things on all pages.

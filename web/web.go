@@ -415,10 +415,10 @@ func (v *visit) csvFile(resources string, err error) (*csv.Writer, error) {
 	return csv.NewWriter(v.w), nil
 }
 
-// lists are the lists to which the page of an error leads, by the entries of the navigation.
+// lists are the lists to which the pages of errors and of removed things lead, by their addresses.
 var lists = map[string]language.Text{"/spools": "Spools", "/filaments": "Filaments", "/products": "Products",
 	"/printers": "Printers", "/runs": "Runs", "/orders": "Orders", "/stock": "Stock levels", "/reports": "Reports",
-	"/settings": "Settings"}
+	"/settings": "Settings", "/vendors": "Vendors"}
 
 // List returns the list to which the address belongs, or an empty option.
 func (v *visit) List() option { return option{v.Section(), v.t(lists[v.Section()])} }
