@@ -19,7 +19,7 @@ func TestProductLabels(t *testing.T) {
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
 	b := signIn(t, c)
-	b.get(t, "/products/labels").want(t, 200).shows(t, "There are no such products.")
+	b.get(t, "/products/labels").want(t, 200).shows(t, "There are no products yet.")
 	first, second := c.NewProduct(t, "HOOK", 5), c.NewProduct(t, "LAMP", 5)
 	c.Patch(t, "/api/v1/products/"+second, j{"location": "Shelf <B2>"}).Want(200)
 	page := b.get(t, "/products/labels?size=50x25&id="+second+"&id="+first).want(t, 200).

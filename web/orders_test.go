@@ -224,7 +224,7 @@ func TestPlanWithPieces(t *testing.T) {
 	at := strings.TrimPrefix(order, "/api/v1") + "/plan"
 	b.get(t, at).shows(t, "To assemble 2 × "+hostile).hides(t, "Taken from stock", "Nothing is left")
 	c.Post(t, "/api/v1/products/"+clip+"/count", j{"counted": 6}).Want(200)
-	p := b.get(t, at).shows(t, "0 runs", "Nothing is left to print.", "Taken from stock 6 × Product Clip",
+	p := b.get(t, at).shows(t, "Nothing is left to print.", "Taken from stock 6 × Product Clip",
 		"To assemble 2 × "+hostile)
 	check(t, p)
 	c.Post(t, order+"/deliver", nil).Want(200)

@@ -22,6 +22,11 @@ type packingPage struct {
 	pickList
 }
 
+// Offers reports whether the page has orders to choose from.
+func (p *packingPage) Offers() bool {
+	return slices.ContainsFunc(p.Offered, func(o offeredOrders) bool { return o.Total > 0 })
+}
+
 // offeredOrders are orders that the page offers.
 type offeredOrders struct {
 	Title string

@@ -14,7 +14,7 @@ func TestPacking(t *testing.T) {
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
 	b := signIn(t, c)
-	b.get(t, "/packing").shows(t, "There are no such orders.")
+	b.get(t, "/packing").shows(t, "No open orders.")
 	hook, lamp := c.NewProduct(t, "HOOK", 100), c.NewProduct(t, "LAMP", 50)
 	order := func(reference string, items ...j) string {
 		return c.Post(t, "/api/v1/orders", j{"source": "shop", "reference": reference, "customer": "Ada",
