@@ -392,6 +392,9 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 		return err
 	}
 	p.Printer.Runs = p.Queue.of(p.Printer.ID)
+	for i := range p.Ended.Items {
+		p.Ended.Items[i].PrinterName = "" // the title of the page
+	}
 	for i := range p.States.Items {
 		p.Printer.watch(&p.States.Items[i])
 	}

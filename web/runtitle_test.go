@@ -42,7 +42,7 @@ func TestRunTitles(t *testing.T) {
 	shows("/search?q=stand", title+" Printing · MK4 · 1042 · 40 g")
 	b.get(t, "/").shows(t, title)
 	c.Post(t, "/api/v1/production-runs/"+run+"/fail", j{"reason": "clog", "wasted_grams": 10}).Want(200)
-	shows("/printers/"+printer, title+" Failed: clog · MK4 · 1042 · 10 g")
+	shows("/printers/"+printer, title+" Failed: clog · 1042 · 10 g") // MK4 is the title
 	shows("/spools/"+spool, title+" MK4 · 1042 Failed: clog", "Wasted "+title)
 
 	// A run that prints no product is named by its printer.
