@@ -20,8 +20,8 @@ type todayPage struct {
 	Needs                    []*printerState     // those of them
 	Free, Away, Due, Unknown []printerState      // free ones, in maintenance, those that need it, and with unknown spools
 	Orders                   found[order]
-	ToPack                   int // the number of orders whose pieces are all in stock
-	Low                      found[stockLevel]
+	ToPack                   int               // the number of orders whose pieces are all in stock
+	Levels                   found[stockLevel] // those that miss the most grams first
 	Open                     struct {
 		Items []struct {
 			ID       string `json:"order_id"`
@@ -87,6 +87,24 @@ func (p *todayPage) Ring(v view, s *printerState) template.HTML {
 
 // Soonest returns the orders that the page shows.
 func (p *todayPage) Soonest() []order { return p.Orders.Items[:min(len(p.Orders.Items), shownToday)] }
+
+// Low returns the levels that are low, of those that the page has read.
+func (p *todayPage) Low() []stockLevel {
+	levels := p.Levels.Items
+	if n := slices.IndexFunc(levels, func(l stockLevel) bool { return !l.Low }); n >= 0 {
+		return levels[:n]
+	}
+	return levels
+}
+
+// CountLow returns the number of levels that are low, with a plus if there can be more.
+func (p *todayPage) CountLow(v view) string {
+	low := len(p.Low())
+	if low == len(p.Levels.Items) && low < p.Levels.Total {
+		return v.Count(low) + "+"
+	}
+	return v.Count(low)
+}
 
 // Groups returns the groups of printers that the page names, with their names.
 func (p *todayPage) Groups() []printerGroup {
@@ -165,7 +183,7 @@ func (v *visit) today(status int, place *form) error {
 		get(runsToStart+"&limit=8", &p.Ready),
 		get(runsThatPrint, &p.Printing),
 		get("/api/v1/printer-states?printer_status=available,maintenance&sort_by=needs_person&limit=50", &p.Printers),
-		get("/api/v1/stock-levels?low=true&limit=3&sort_by=missing_grams", &p.Low),
+		get("/api/v1/stock-levels?limit=10&sort_by=missing_grams", &p.Levels),
 		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=15", &p.Orders),
 		get("/api/v1/orders/availability", &p.Open),
 		get("/api/v1/reports/usage?group_by=day", &p.Usage),
@@ -264,12 +282,12 @@ func (p *todayPage) Figures(v view) []figure {
 			wasted += float(day.Wasted)
 		}
 	}
-	if p.Printing.Total+p.Printers.Total+p.Orders.Total+p.Low.Total+len(p.Usage.Items) == 0 {
+	if p.Printing.Total+p.Printers.Total+p.Orders.Total+p.Levels.Total+len(p.Usage.Items) == 0 {
 		return nil
 	}
 	return []figure{{printing, v.t("Printing"), "/printers", false}, {isDue, label, "/orders", isLate},
 		{v.Count(p.ToPack), v.t("Ready to pack"), "/orders?ready=true", false},
-		{v.Count(p.Low.Total), v.t("Low stock"), "/stock?low=true", p.Low.Total > 0},
+		{p.CountLow(v), v.t("Low stock"), "/stock?low=true", len(p.Low()) > 0},
 		{v.Grams(num(trimFloat(wasted))), v.t("Waste this week"), "/reports", false}}
 }
 

@@ -3,6 +3,7 @@ package web_test
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestOneClick(t *testing.T) {
 	viewer.do(t, "POST", first+"/confirm", nil).want(t, 403)
 	b.get(t, "/").submit(t, first+"/start").to(t, "/").
 		shows(t, "The run is printing.", "No run can start now.", "Printing "+title+" until",
-			"No stock level is low.").hides(t, "Free")
+			"Low stock There are no stock levels yet.").hides(t, "Free")
 	second := add(nil)
 	b.get(t, "/").shows(t, "No run can start now.") // its printer is busy
 	b.get(t, "/runs").shows(t, "Planned "+title).hides(t, "Start 2 ×")
@@ -187,4 +188,27 @@ func TestLongPrinterName(t *testing.T) {
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	c.Post(t, "/api/v1/printers", j{"name": strings.Repeat("x", 100)}).Want(201)
 	signIn(t, c).get(t, "/").shows(t, "Free: "+strings.Repeat("x", 40)+"…")
+}
+
+// Today says how many stock levels are low, or that the farm has none.
+func TestTodayLevels(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	c.NewSpool(t, 1000, nil)
+	level := func(color string, grams int) {
+		c.Post(t, "/api/v1/stock-levels", j{"material_type": "PLA", "color": color, "minimum_grams": grams}).Want(201)
+	}
+	b.get(t, "/").want(t, 200).shows(t, "Low stock There are no stock levels yet.").hides(t, "No stock level is low.")
+	level("Black", 100)
+	b.get(t, "/").want(t, 200).shows(t, "0 Low stock", "No stock level is low.").hides(t, "There are no stock levels")
+	for i := range 4 {
+		level("Red "+strconv.Itoa(i), 1000*(i+1))
+	}
+	b.get(t, "/").want(t, 200).shows(t, "4 Low stock", "Low stock 4 PLA Red 3 0 g of 4 kg PLA Red 2", "PLA Red 1").
+		hides(t, "PLA Red 0", "PLA Black")
+	for i := 4; i < 10; i++ {
+		level("Red "+strconv.Itoa(i), 1000)
+	}
+	b.get(t, "/").want(t, 200).shows(t, "10+ Low stock", "Low stock 10+ PLA Red 3") // another one could be low, too
 }
