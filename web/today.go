@@ -112,6 +112,15 @@ func (p *todayPage) Groups() []printerGroup {
 		{"Maintenance due", p.Due, true}, {"Unknown spools in|printers", p.Unknown, true}}
 }
 
+// More says how many printers of a group with n printers the page does not name. If the page has read only some of the
+// printers, it says how many the farm has.
+func (p *todayPage) More(v view, n int) string {
+	if n > shownToday && len(p.Printers.Items) < p.Printers.Total {
+		return v.All(p.Printers.Total, "").Name
+	}
+	return v.More(n, shownToday)
+}
+
 // printerGroup is a group of printers.
 type printerGroup struct {
 	Name     language.Text

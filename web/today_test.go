@@ -212,3 +212,17 @@ func TestTodayLevels(t *testing.T) {
 	}
 	b.get(t, "/").want(t, 200).shows(t, "10+ Low stock", "Low stock 10+ PLA Red 3") // another one could be low, too
 }
+
+// Of the printers of a large farm, Today reads only some. It does not count those as all that are free.
+func TestTodayFreePrinters(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	for i := range 51 {
+		if i == 50 {
+			b.get(t, "/").shows(t, "and 42 more").hides(t, "all 5")
+		}
+		c.Post(t, "/api/v1/printers", j{"name": "P" + strconv.Itoa(i)}).Want(201)
+	}
+	b.get(t, "/").shows(t, ", all 51").hides(t, "more")
+}
