@@ -266,7 +266,7 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: product
 			{field{"filament_id", text}, "Filament", "find=filaments", nil},
 			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}},
 		without: []editorField{
-			{field{"material_type", text}, "Material", "", append([]word{{"", "Choose a material"}}, materials...)},
+			{field{"material_type", text}, "Material", "", append([]word{{"", "Choose"}}, materials...)},
 			{field{"color", text}, "Color", "", nil},
 			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}}},
 		{name: "components", title: "Other products in a piece", count: 1, any: "/api/v1/products", fields: []editorField{
