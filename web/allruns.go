@@ -232,7 +232,8 @@ func (p *allRuns) Rows(v view) template.HTML {
 		list.picture(r.Swatches())
 		list.add(`<div><a class="title" href="/runs/{}"><b>{}</b></a> <small>{}</small>`, r.ID, r.Title(v), r.About())
 		list.picture(r.Bar(v))
-		state, why, _ := strings.Cut(r.State(v), " ")
+		// The reason is in the next line of a narrow column, also in languages that have no space before it.
+		state, why, _ := strings.Cut(strings.Replace(r.State(v), "：", "： ", 1), " ")
 		list.add(`</div></div></td><td class="words"><span class="short">`)
 		list.picture(newMark(r.Status))
 		list.add(`{}</span> {}</td><td class="amount wide">{}</td><td class="amount wide">{}</td>`, state, why,

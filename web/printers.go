@@ -136,7 +136,7 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 	},
 	row: func(v *visit, r *rows, p *printer) {
 		w, run := p.Watched, p.Now()
-		r.add(`<tr><td>`)
+		r.add(`<tr><td class="short">`)
 		r.picture(p.Ring(view{visit: v}))
 		r.add(`</td><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
 		if state := p.State(v); state != "" {
