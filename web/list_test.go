@@ -195,6 +195,17 @@ func TestChooseAllOfList(t *testing.T) {
 	one.Set("action", "labels")
 	b.do(t, "POST", list, one).to(t, "/labels?id="+one.Get("id"))
 
+	// A ticked spool has left the list meanwhile, and another one came.
+	id := func(location string) string {
+		return "/api/v1/spools/" + c.Get(t, "/api/v1/spools?limit=1&location="+location).Text("items.0.id")
+	}
+	goes, comes := id("A"), id("B")
+	stale := all("id", strings.TrimPrefix(goes, "/api/v1/spools/")).want(t, 200)
+	c.Patch(t, goes, j{"location": "B"}).Want(200)
+	c.Patch(t, comes, j{"location": "A"}).Want(200)
+	stale.submit(t, at, "location", "C").want(t, 422).shows(t, "The list has other spools now: choose again.")
+	are("C", 0)
+
 	// Another spool came meanwhile.
 	open := all().want(t, 200)
 	batch(1, "A")

@@ -367,8 +367,9 @@ func (v *visit) changeChosen(l *spoolList, query url.Values, changes map[string]
 }
 
 // chosenSpools returns the chosen spools of the list: those whose boxes are ticked, or all that the filters select, if
-// the box "every" is. That has the number of spools that the page has shown. If their number is another one now, or
-// nothing is chosen, the form has a problem. A ticked spool that the page does not list any more has only its id.
+// the box "every" is. That has the number of spools that the page has shown. If their number is another one now, or a
+// ticked one is not among them, or nothing is chosen, the form has a problem. A ticked spool that the page does not list
+// any more has only its id.
 func (v *visit) chosenSpools(l *spoolList, query url.Values) (chosen []map[string]json.RawMessage, err error) {
 	f, every := l.Form, l.Form.Values.Get("every")
 	for _, id := range f.Values["id"] {
@@ -416,7 +417,9 @@ func (v *visit) chosenSpools(l *spoolList, query url.Values) (chosen []map[strin
 		chosen, more = append(chosen, page.Items...), page.Next != ""
 		all.Set("after", page.Next)
 	}
-	if every != strconv.Itoa(len(chosen)) {
+	ids := l.ids(chosen)
+	hasLeft := func(id string) bool { return !slices.Contains(ids, id) }
+	if every != strconv.Itoa(len(chosen)) || slices.ContainsFunc(f.Values["id"], hasLeft) {
 		f.Problem, l.Chosen, l.Page = v.t("The list has other spools now: choose again."), nil, 1
 		query.Del("skip")
 		f.Values.Del("every")
