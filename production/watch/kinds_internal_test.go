@@ -23,7 +23,7 @@ import (
 // rig runs one printer on a network in memory, by the fake clock of a bubble.
 type rig struct {
 	t    *testing.T
-	net  watchtest.Net
+	net  fakeNet
 	stop context.CancelFunc
 	done chan struct{}
 

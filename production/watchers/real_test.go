@@ -344,7 +344,7 @@ func write(t *testing.T, name, text string) {
 // moonraker is the real Moonraker, whose printer is a fake of Klipper's socket.
 type moonraker struct {
 	software
-	klippy      watchtest.Klippy
+	klippy      testkit.Klippy
 	seconds, mm float64
 }
 

@@ -372,7 +372,7 @@ func testSlicer(t *testing.T, f *printerFarm) {
 // moonraker is a running Moonraker whose printer is a fake.
 type moonraker struct {
 	*process
-	klippy watchtest.Klippy
+	klippy testkit.Klippy
 	e      float64 // position of the extruder in mm
 }
 

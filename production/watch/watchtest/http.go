@@ -1,3 +1,5 @@
+// Package watchtest has fakes of the printers that package watch follows, for tests and for the demo. A fake serves
+// what its methods set, and answers as the real software was seen to.
 package watchtest
 
 import (

@@ -1,4 +1,4 @@
-package watchtest
+package testkit
 
 import (
 	"bufio"
@@ -7,13 +7,15 @@ import (
 	"net"
 	"os"
 	"sync"
+
+	"spoolwright/production/watch/watchtest"
 )
 
 // Klippy is the Unix socket of Klipper, as far as the real Moonraker needs it to see a printer that prints.
 type Klippy struct {
 	mu     sync.Mutex
 	conn   net.Conn
-	status map[string]Fields
+	status map[string]watchtest.Fields
 }
 
 // Serve serves the socket until the listener is closed.
@@ -34,7 +36,7 @@ func (k *Klippy) Serve(l net.Listener) {
 }
 
 func (k *Klippy) reset() {
-	k.status = map[string]Fields{
+	k.status = map[string]watchtest.Fields{
 		"webhooks": {"state": "ready", "state_message": "Printer is ready"},
 		"print_stats": {"state": "standby", "filename": "", "total_duration": 0.0, "print_duration": 0.0,
 			"filament_used": 0.0, "message": ""},
@@ -72,30 +74,30 @@ func (k *Klippy) serve(conn net.Conn) {
 		}
 		json.Unmarshal(text[:len(text)-1], &request)
 		k.mu.Lock()
-		var result any = Fields{}
+		var result any = watchtest.Fields{}
 		switch request.Method {
 		case "info":
-			result = Fields{"state": "ready", "state_message": "Printer is ready", "hostname": "printer",
+			result = watchtest.Fields{"state": "ready", "state_message": "Printer is ready", "hostname": "printer",
 				"klipper_path": "/nonexistent", "python_path": "/nonexistent", "software_version": "v0.13.0",
 				"process_id": os.Getpid()}
 		case "list_endpoints":
-			result = Fields{"endpoints": []string{"info", "objects/list", "objects/query", "objects/subscribe"}}
+			result = watchtest.Fields{"endpoints": []string{"info", "objects/list", "objects/query", "objects/subscribe"}}
 		case "objects/list":
 			names := []string{}
 			for name := range k.status {
 				names = append(names, name)
 			}
-			result = Fields{"objects": names}
+			result = watchtest.Fields{"objects": names}
 		case "objects/query", "objects/subscribe":
-			status := Fields{}
+			status := watchtest.Fields{}
 			for name := range request.Params.Objects {
 				if k.status[name] != nil {
 					status[name] = k.status[name]
 				}
 			}
-			result = Fields{"eventtime": 1.0, "status": status}
+			result = watchtest.Fields{"eventtime": 1.0, "status": status}
 		}
-		k.send(Fields{"id": request.ID, "result": result})
+		k.send(watchtest.Fields{"id": request.ID, "result": result})
 		k.mu.Unlock()
 	}
 }
@@ -108,10 +110,10 @@ func (k *Klippy) send(message any) {
 }
 
 // Update sets fields of an object and sends them.
-func (k *Klippy) Update(object string, fields Fields) {
+func (k *Klippy) Update(object string, fields watchtest.Fields) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.Copy(k.status[object], fields)
-	k.send(Fields{"method": "process_status_update",
-		"params": Fields{"eventtime": 1.0, "status": Fields{object: fields}}})
+	k.send(watchtest.Fields{"method": "process_status_update",
+		"params": watchtest.Fields{"eventtime": 1.0, "status": watchtest.Fields{object: fields}}})
 }

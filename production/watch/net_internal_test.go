@@ -1,6 +1,4 @@
-// Package watchtest has fakes of the printers that package watch follows, for tests and for the demo. A fake serves
-// what its methods set, and answers as the real software was seen to.
-package watchtest
+package watch
 
 import (
 	"context"
@@ -11,15 +9,15 @@ import (
 	"time"
 )
 
-// Net is a network in memory, whose connections work with the fake clock of testing/synctest.
-type Net struct {
+// fakeNet is a network in memory, whose connections work with the fake clock of testing/synctest.
+type fakeNet struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
 	open      map[net.Conn]string
 }
 
 // Listen returns a listener at the address host:port.
-func (n *Net) Listen(address string) net.Listener {
+func (n *fakeNet) Listen(address string) net.Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.listeners == nil {
@@ -31,7 +29,7 @@ func (n *Net) Listen(address string) net.Listener {
 }
 
 // Serve serves HTTP at the address, until stop is called.
-func (n *Net) Serve(address string, h http.Handler) (stop func()) {
+func (n *fakeNet) Serve(address string, h http.Handler) (stop func()) {
 	s := &http.Server{Handler: h}
 	l := n.Listen(address)
 	go s.Serve(l)
@@ -41,8 +39,8 @@ func (n *Net) Serve(address string, h http.Handler) (stop func()) {
 	}
 }
 
-// Dial is a watch.Dial.
-func (n *Net) Dial(ctx context.Context, _, address string) (net.Conn, error) {
+// Dial is a Dial.
+func (n *fakeNet) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	n.mu.Lock()
 	l := n.listeners[address]
 	n.mu.Unlock()
@@ -66,7 +64,7 @@ func (n *Net) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 }
 
 // Cut closes the connections to the address.
-func (n *Net) Cut(address string) {
+func (n *fakeNet) Cut(address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for c, a := range n.open {
@@ -78,7 +76,7 @@ func (n *Net) Cut(address string) {
 }
 
 type listener struct {
-	net     *Net
+	net     *fakeNet
 	address string
 	conns   chan net.Conn
 	closed  chan struct{}
