@@ -45,8 +45,8 @@ type Settings struct {
 	Included     value.Optional[bool]          `json:"prices_include_tax" rule:"notNull"`
 	Rates        []ExchangeRate                `json:"exchange_rates" rule:"patched,maxItems=200"`
 	Assemble     value.Optional[bool]          `json:"assemble_on_delivery" rule:"notNull"`
-	Confirm      value.Optional[ConfirmRule]   `json:"confirm_runs" rule:"notNull"`
-	Factor       value.Optional[FactorRule]    `json:"second_factor" rule:"notNull"`
+	Confirm      value.Optional[string]        `json:"confirm_runs" rule:"notNull,enum=doubts|all,named=ConfirmRule"`
+	Factor       value.Optional[string]        `json:"second_factor" rule:"notNull,enum=optional|admins|all,named=FactorRule"`
 	FarmURL      value.Optional[string]        `json:"farm_url" rule:"maxLength=300"`
 	Language     value.Optional[Language]      `json:"language"`
 	UpdatedAt    value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
@@ -93,23 +93,11 @@ const NoCurrency = "must be an ISO 4217 code such as EUR, or null"
 // IsCurrency reports whether a text is the ISO 4217 code of a currency.
 func IsCurrency(code string) bool { return slices.Contains(currencies, code) }
 
-// ConfirmRule determines which runs wait for a person after a watched printer has ended them.
-type ConfirmRule string
-
-// Enum returns all rules.
-func (ConfirmRule) Enum() []string { return []string{"doubts", "all"} }
-
 // Language is one of the languages of pages, e-mails and messages.
 type Language string
 
 // Enum returns the tags of all languages.
 func (Language) Enum() []string { return language.Codes() }
-
-// FactorRule determines which users of a tenant must have a second factor.
-type FactorRule string
-
-// Enum returns all rules.
-func (FactorRule) Enum() []string { return []string{"optional", "admins", "all"} }
 
 const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`

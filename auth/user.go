@@ -50,18 +50,12 @@ type UserAccount struct {
 	OTP      bool                     `json:"otp_enabled" rule:"readOnly,notNull"`
 	SignOn   bool                     `json:"sign_on" rule:"readOnly,notNull"`
 	// The last e-mail with a password link.
-	LinkEmail      value.Optional[LinkEmailState]  `json:"link_email" rule:"readOnly,unsorted"`
+	LinkEmail      value.Optional[string]          `json:"link_email" rule:"readOnly,unsorted,enum=waiting|sent|refused,named=LinkEmailState"`
 	LinkEmailAt    value.Optional[value.Timestamp] `json:"link_email_at" rule:"readOnly,unsorted"`
 	LinkEmailError value.Optional[string]          `json:"link_email_error" rule:"readOnly,unsorted"`
 	CreatedAt      value.Timestamp                 `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt      value.Timestamp                 `json:"updated_at" rule:"readOnly,notNull"`
 }
-
-// LinkEmailState is the state of an e-mail with a password link.
-type LinkEmailState string
-
-// Enum returns all states.
-func (LinkEmailState) Enum() []string { return []string{"waiting", "sent", "refused"} }
 
 // Check applies CheckPassword. A password must not be blank. A name must be one line, because e-mails contain it.
 func (u *UserAccount) Check(problems *server.Problems) {

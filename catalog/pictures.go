@@ -11,16 +11,10 @@ import (
 	"spoolwright/value"
 )
 
-// PictureSize is the size of a picture that a client wants.
-type PictureSize string
-
-// Enum returns all sizes.
-func (PictureSize) Enum() []string { return []string{"full", "small"} }
-
 // PictureQuery are the parameters of a picture.
 type PictureQuery struct {
-	Size    value.Optional[PictureSize] `query:"size" rule:"default=full"`
-	Version value.Optional[string]      `query:"version"`
+	Size    value.Optional[string] `query:"size" rule:"default=full,enum=full|small,named=PictureSize"`
+	Version value.Optional[string] `query:"version"`
 }
 
 // Known returns the version of the picture that the client has, or "".

@@ -710,16 +710,10 @@ func (e *endingJob) others(j *job, m jobMaterial, end value.Decimal) map[value.U
 	return parts
 }
 
-// JobAnswer is what a job is.
-type JobAnswer string
-
-// Enum returns all answers.
-func (JobAnswer) Enum() []string { return []string{"run", "new_run", "none"} }
-
 // AnswerRequest is the body of answerPrinterQuestion.
 type AnswerRequest struct {
 	Job    value.Optional[string]     `json:"job" rule:"required"`
-	Answer value.Optional[JobAnswer]  `json:"answer" rule:"required"`
+	Answer value.Optional[string]     `json:"answer" rule:"required,enum=run|new_run|none,named=JobAnswer"`
 	RunID  value.Optional[value.UUID] `json:"run_id"`
 }
 

@@ -197,14 +197,8 @@ type Run struct {
 	Variance       Variance                        `json:"variance_analysis" rule:"readOnly,notNull"`
 	Warnings       []RunWarning                    `json:"warnings" rule:"readOnly,notNull"`
 	LikelyEnd      value.Timestamp                 `json:"likely_completed_at" rule:"readOnly"`
-	UsageSource    UsageSource                     `json:"usage_source" rule:"readOnly"`
+	UsageSource    string                          `json:"usage_source" rule:"readOnly,enum=reports|grams|length|estimate,named=UsageSource"`
 }
-
-// UsageSource is where the grams come from that the job of a watched printer has filled in.
-type UsageSource string
-
-// Enum returns all sources.
-func (UsageSource) Enum() []string { return []string{"reports", "grams", "length", "estimate"} }
 
 // RunCostParts are the parts of the cost of a run.
 type RunCostParts struct {

@@ -108,18 +108,12 @@ type StateResults struct {
 
 // StateResult is the result of a sent state.
 type StateResult struct {
-	PrinterID value.UUID   `json:"printer_id" rule:"notNull"`
-	Sequence  int64        `json:"sequence" rule:"notNull"`
-	Outcome   StateOutcome `json:"outcome" rule:"notNull"`
-	RunID     *value.UUID  `json:"run_id"`
-	Error     *StateError  `json:"error"`
+	PrinterID value.UUID  `json:"printer_id" rule:"notNull"`
+	Sequence  int64       `json:"sequence" rule:"notNull"`
+	Outcome   string      `json:"outcome" rule:"notNull,enum=accepted|duplicate|refused,named=StateOutcome"`
+	RunID     *value.UUID `json:"run_id"`
+	Error     *StateError `json:"error"`
 }
-
-// StateOutcome says what became of a sent state.
-type StateOutcome string
-
-// Enum returns all outcomes.
-func (StateOutcome) Enum() []string { return []string{"accepted", "duplicate", "refused"} }
 
 // StateError is the reason why a state was refused.
 type StateError struct {

@@ -91,20 +91,12 @@ const actions = `
 	product.removed product.restored order.removed order.restored run.removed run.restored stock_level.removed
 	run.corrected run.reopened usage.reversed usage.moved`
 
-// ActorKind is the kind of an actor.
-type ActorKind string
-
-// Enum returns all kinds.
-func (ActorKind) Enum() []string {
-	return []string{"user", "api_key", "command_line", "service", "unknown"}
-}
-
 // AuditEntry is an entry of the log.
 type AuditEntry struct {
 	ID         value.UUID                  `json:"id" rule:"notNull"`
 	CreatedAt  value.Timestamp             `json:"created_at" rule:"notNull"`
 	Action     Action                      `json:"action" rule:"notNull"`
-	ActorKind  ActorKind                   `json:"actor_kind" rule:"notNull,unsorted"`
+	ActorKind  string                      `json:"actor_kind" rule:"notNull,unsorted,enum=user|api_key|command_line|service|unknown,named=ActorKind"`
 	ActorID    value.UUID                  `json:"actor_id" rule:"unsorted"`
 	ActorName  string                      `json:"actor_name" rule:"unsorted"`
 	Address    string                      `json:"address" rule:"unsorted"`

@@ -9,18 +9,12 @@ import (
 	"spoolwright/value"
 )
 
-// PiecesGroup is what the rows of the report of the pieces in stock add up.
-type PiecesGroup string
-
-// Enum returns all groups.
-func (PiecesGroup) Enum() []string { return []string{"variant", "product"} }
-
 // PiecesQuery are the parameters of the report of the pieces in stock.
 type PiecesQuery struct {
-	To      value.Optional[value.Date]  `query:"to"`
-	GroupBy value.Optional[PiecesGroup] `query:"group_by" rule:"default=variant"`
-	Skip    value.Optional[int64]       `query:"skip" rule:"maximum=999999999,default=0"`
-	Limit   value.Optional[int64]       `query:"limit" rule:"minimum=1,maximum=1000,default=1000"`
+	To      value.Optional[value.Date] `query:"to"`
+	GroupBy value.Optional[string]     `query:"group_by" rule:"default=variant,enum=variant|product,named=PiecesGroup"`
+	Skip    value.Optional[int64]      `query:"skip" rule:"maximum=999999999,default=0"`
+	Limit   value.Optional[int64]      `query:"limit" rule:"minimum=1,maximum=1000,default=1000"`
 }
 
 const maxReported = 1000 // products in a response

@@ -39,25 +39,17 @@ func (c *Connections) Routes() []server.Route {
 	}
 }
 
-// ConnectionKind is the protocol of a printer.
-type ConnectionKind string
-
-// Enum returns all kinds.
-func (ConnectionKind) Enum() []string {
-	return []string{"moonraker", "octoprint", "prusalink", "bambu"}
-}
-
 // Connection says where a printer is watched.
 type Connection struct {
-	PrinterID   value.UUID                     `json:"printer_id" rule:"readOnly,notNull"`
-	Kind        value.Optional[ConnectionKind] `json:"kind" rule:"required"`
-	Address     value.Optional[string]         `json:"address" rule:"required"`
-	Secret      value.Optional[string]         `json:"secret" rule:"writeOnly"`
-	HasSecret   bool                           `json:"has_secret" rule:"readOnly,notNull"`
-	Serial      value.Optional[string]         `json:"serial" rule:"maxLength=50,trim"`
-	Fingerprint value.Optional[string]         `json:"fingerprint" rule:"maxLength=64,trim"`
-	CreatedAt   value.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt   value.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+	PrinterID   value.UUID             `json:"printer_id" rule:"readOnly,notNull"`
+	Kind        value.Optional[string] `json:"kind" rule:"required,enum=moonraker|octoprint|prusalink|bambu,named=ConnectionKind"`
+	Address     value.Optional[string] `json:"address" rule:"required"`
+	Secret      value.Optional[string] `json:"secret" rule:"writeOnly"`
+	HasSecret   bool                   `json:"has_secret" rule:"readOnly,notNull"`
+	Serial      value.Optional[string] `json:"serial" rule:"maxLength=50,trim"`
+	Fingerprint value.Optional[string] `json:"fingerprint" rule:"maxLength=64,trim"`
+	CreatedAt   value.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt   value.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // Check reports a field that does not fit the kind.
