@@ -37,8 +37,10 @@ func Routes(d *db.DB) []server.Route {
 			server.HandleList[ProductListItem](h.db, ProductFilter.list), listDoc),
 		server.Op("GET /api/v1/products/export", server.Read, Export.Handle(h.db, "products"), exportDoc),
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
-		server.Op("PATCH /api/v1/products", server.Write, server.Handle(h.updateSeveral), updateSeveralDoc),
-		server.Op("POST /api/v1/products/batch", server.Write, server.Handle(h.createSeveral), createSeveralDoc),
+		server.Op("PATCH /api/v1/products", server.Write,
+			server.HandleUpdates[SeveralProducts](d, errUnknownProducts, h.update), updateSeveralDoc),
+		server.Op("POST /api/v1/products/batch", server.Write, server.HandleBatch[SeveralProducts](d, h.create),
+			createSeveralDoc),
 		server.Op("POST /api/v1/products/import", server.Write,
 			productImport.Endpoint(h.db), importDoc),
 		server.Op("POST /api/v1/products/import/check", server.Write, productImport.CheckEndpoint(d), checkDoc),
@@ -605,3 +607,17 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 	}
 	return server.One(product, nil)
 }
+
+// SeveralProducts is the result of a request on several products.
+type SeveralProducts struct {
+	Items []Product `json:"items" rule:"readOnly,notNull"`
+}
+
+var errUnknownProducts = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "items[1].id").On("items[1].id")
+
+var (
+	createSeveralDoc = server.BatchDoc(createDoc, "products",
+		`{"items":[{"name":"Dragon","selling_price":12.5},{"name":"Hook"}]}`)
+	updateSeveralDoc = server.UpdatesDoc(updateDoc, "product", errUnknownProducts,
+		`{"items":[{"id":"018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a","changes":{"selling_price":24.9}}]}`)
+)

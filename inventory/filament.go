@@ -25,9 +25,9 @@ func (h handlers) filamentRoutes() []server.Route {
 		server.Op("GET /api/v1/filaments", server.Read,
 			server.HandleList[Filament](h.db, filamentFilter.list), listFilamentsDoc),
 		server.Op("POST /api/v1/filaments", server.Write, server.Handle(h.createFilament), createFilamentDoc),
-		server.Op("PATCH /api/v1/filaments", server.Write, server.Handle(h.updateSeveralFilaments),
-			updateSeveralFilamentsDoc),
-		server.Op("POST /api/v1/filaments/batch", server.Write, server.Handle(h.createSeveralFilaments),
+		server.Op("PATCH /api/v1/filaments", server.Write, server.HandleUpdates[SeveralFilaments](h.db,
+			errUnknownFilaments, h.updateFilament), updateSeveralFilamentsDoc),
+		server.Op("POST /api/v1/filaments/batch", server.Write, server.HandleBatch[SeveralFilaments](h.db, h.createFilament),
 			createSeveralFilamentsDoc),
 		server.Op("GET /api/v1/filaments/export", server.Read, exportFilaments.Handle(h.db, "filaments"),
 			exportFilamentsDoc),
@@ -382,3 +382,18 @@ func NearestDiameter(d value.Decimal) (nearest value.Decimal, ok bool) {
 	}
 	return 0, false
 }
+
+// SeveralFilaments is the result of a request on several filaments.
+type SeveralFilaments struct {
+	Items []Filament `json:"items" rule:"readOnly,notNull"`
+}
+
+var errUnknownFilaments = server.BadRequest("UNKNOWN_REFERENCE", "Not a filament: %s", "items[1].id").On("items[1].id")
+
+var (
+	createSeveralFilamentsDoc = server.BatchDoc(createFilamentDoc, "filaments",
+		`{"items":[{"material_type":"PLA","color":"Black","diameter_mm":1.75},`+
+			`{"material_type":"PETG","color":"Red","diameter_mm":1.75}]}`)
+	updateSeveralFilamentsDoc = server.UpdatesDoc(updateFilamentDoc, "filament", errUnknownFilaments,
+		`{"items":[{"id":"018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a","changes":{"price":24.9}}]}`)
+)

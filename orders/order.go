@@ -84,8 +84,9 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/orders/export", server.Read, Export.Handle(h.db, "orders"), exportDoc),
 		server.Op("GET /api/v1/orders/pick-list", server.Read, server.Handle(h.pickList), pickListDoc),
 		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
-		server.Op("PATCH /api/v1/orders", server.Write, server.Handle(h.updateSeveral), updateSeveralDoc),
-		server.Op("POST /api/v1/orders/batch", server.Write, server.Handle(h.createSeveral), createSeveralDoc),
+		server.Op("PATCH /api/v1/orders", server.Write, server.HandleUpdates[SeveralOrders](d, errUnknownOrders, h.update),
+			updateSeveralDoc),
+		server.Op("POST /api/v1/orders/batch", server.Write, server.HandleBatch[SeveralOrders](d, h.create), createSeveralDoc),
 		server.Op("GET /api/v1/orders/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockOrder),
 		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),
@@ -673,3 +674,17 @@ func (h handlers) cancel(ctx context.Context, r *server.Request[struct{}]) (serv
 	}
 	return answer(order, err)
 }
+
+// SeveralOrders is the result of a request on several orders.
+type SeveralOrders struct {
+	Items []Order `json:"items" rule:"readOnly,notNull"`
+}
+
+var errUnknownOrders = server.BadRequest("UNKNOWN_REFERENCE", "Not an order: %s", "items[1].id").On("items[1].id")
+
+var (
+	createSeveralDoc = server.BatchDoc(createDoc, "orders",
+		`{"items":[{"customer":"Ada Lovelace"},{"customer":"Alan Turing","notes":"Gift wrap"}]}`)
+	updateSeveralDoc = server.UpdatesDoc(updateDoc, "order", errUnknownOrders,
+		`{"items":[{"id":"018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a","changes":{"notes":"Gift"}}]}`)
+)

@@ -399,7 +399,7 @@ func (l *List) Computed() { l.computed = true }
 // Large declares that items can be large: a page with a next then ends when its items have 4 MiB, before its limit.
 func (l *List) Large() { l.large = true }
 
-// largeBytes is the maximum size of a page of large items, and of the results of Several.
+// largeBytes is the maximum size of a page of large items, and of the results of several.
 const largeBytes = 4 << 20
 
 // Once makes a statement compute the list's table once, as name, for the page, its order and the total together. The

@@ -76,7 +76,7 @@ type Field struct {
 	Most    int          // the maximum length of a List
 	Set     bool         // a Set or a Several; Kind is the type of an entry
 	Part    bool         // a pointer to a struct: an object in a request, with the fields of a PATCH or of a query
-	Owner   reflect.Type // the struct that declares the field
+	Owner   string       // the struct that declares the field, such as catalog.Product
 
 	Unless string // the name of the field with which a POST may omit this required field
 
@@ -133,8 +133,9 @@ func SchemaOfType(t reflect.Type) *Schema {
 	if s, ok := schemas.Load(t); ok {
 		return s.(*Schema)
 	}
-	initial := min(1, len(t.Name()))
-	s := &Schema{Name: strings.ToUpper(t.Name()[:initial]) + t.Name()[initial:], byName: map[string]*Field{}}
+	_, name, _ := strings.Cut(nameOf(t), ".")
+	initial := min(1, len(name))
+	s := &Schema{Name: strings.ToUpper(name[:initial]) + name[initial:], byName: map[string]*Field{}}
 	for _, sf := range visibleFields(t) {
 		if sf.Type == reflect.TypeFor[ExtraFilter]() {
 			s.extra = sf.Index
@@ -152,10 +153,10 @@ func SchemaOfType(t reflect.Type) *Schema {
 		}
 		f := &Field{
 			Rule: value.Rule{Name: name, MaxLength: 200, Maximum: -1, Trim: true}, Query: query, Kind: sf.Type,
-			index: sf.Index, Owner: t,
+			index: sf.Index, Owner: nameOf(t),
 		}
 		if last := len(sf.Index) - 1; last > 0 {
-			f.Owner = t.FieldByIndex(sf.Index[:last]).Type
+			f.Owner = nameOf(t.FieldByIndex(sf.Index[:last]).Type)
 		}
 		if reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[settable]()) {
 			holder, _ := sf.Type.FieldByName("Value")
@@ -180,6 +181,16 @@ func SchemaOfType(t reflect.Type) *Schema {
 	}
 	actual, _ := schemas.LoadOrStore(t, s)
 	return actual.(*Schema)
+}
+
+// nameOf returns the name of a type with its package, such as catalog.Product. That of Batch[catalog.Product] is
+// catalog.ProductBatch.
+func nameOf(t reflect.Type) string {
+	generic, of, ok := strings.Cut(strings.TrimSuffix(t.Name(), "]"), "[")
+	if !ok {
+		return t.String()
+	}
+	return of[strings.LastIndexByte(of, '/')+1:] + generic
 }
 
 // visibleFields returns the fields of a struct, of its embedded structs, and of the structs in fields with the tag

@@ -164,7 +164,7 @@ func (d *document) readFields(text string) {
 
 // doc returns the description of a field. It panics if the field has no description.
 func (d *document) doc(f *server.Field) *fieldDoc {
-	doc := d.docs[f.Owner.String()+"."+f.Name]
+	doc := d.docs[f.Owner+"."+f.Name]
 	if doc == nil || doc.description == "" {
 		panic(fmt.Sprintf("openapi: no Tag describes the field %s of %s", f.Name, f.Owner))
 	}
