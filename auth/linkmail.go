@@ -196,7 +196,6 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 	return m.end(ctx, user, token, d.tries, err)
 }
 
-// end writes the result of a try.
 func (m *LinkMailer) end(ctx context.Context, user, token string, tries int, result error) error {
 	var failed *mail.Error
 	var reason string
@@ -243,7 +242,6 @@ func oneLine(name string) string {
 	}, name)), " ")
 }
 
-// linkMail returns the e-mail with a link.
 func linkMail(d dueLink, link string) mail.Message {
 	name := oneLine(d.name)
 	if d.invitation {

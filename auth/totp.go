@@ -22,7 +22,6 @@ const (
 	otpDrift       = 1 // how many steps the clock of a phone may be ahead or behind
 )
 
-// totp returns the code of a step.
 func totp(secret []byte, step int64) string {
 	mac := hmac.New(sha1.New, secret)
 	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(step))) // a hash returns no errors

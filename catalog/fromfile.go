@@ -167,7 +167,6 @@ var (
 	errNoSuchPlate = server.BadRequest("UNKNOWN_REFERENCE", "The file has no plate %d", 3).On("plate")
 )
 
-// readFile reads the file in a body.
 func (h handlers) readFile(ctx context.Context, body io.Reader) (*slicer.File, []byte, error) {
 	// The caller is checked before the file is read, which costs more.
 	if err := h.db.CheckActor(ctx); err != nil {
@@ -631,7 +630,6 @@ func lengthGrams(m slicer.Filament, best *stockedFilament) float64 {
 var usualDensity = map[inventory.MaterialType]float64{"PETG": 1.27, "ABS": 1.04, "ASA": 1.05, "TPU": 1.21, "PC": 1.20,
 	"HIPS": 1.03, "PVA": 1.23, "Nylon": 1.14}
 
-// createFromFile creates the product.
 func (h handlers) createFromFile(ctx context.Context, p *fileProduct) error {
 	p.result.Action = "created"
 	if p.result.DryRun {
@@ -736,7 +734,6 @@ func (p *fileProduct) platePictures(product []byte) (set []*db.Stmt, err error) 
 	return set, nil
 }
 
-// fields returns the fields of the product that the file sets.
 func (p *fileProduct) fields() (in Product) {
 	r := &p.result
 	if r.PrintMinutes != nil {
@@ -750,7 +747,6 @@ func (p *fileProduct) fields() (in Product) {
 
 func optional[T any](v *T) value.Optional[T] { return value.Optional[T]{Set: true, Value: v} }
 
-// material returns the material of the product.
 func (m *FileMaterial) material() ProductMaterial {
 	return ProductMaterial{MaterialType: value.Some(m.MaterialType), MaterialName: optional(m.MaterialName),
 		Color: value.Some(m.Color), DiameterMM: optional(m.DiameterMM), Weight: value.Some(m.Weight),

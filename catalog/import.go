@@ -80,7 +80,6 @@ func (r *importRow) material() map[string]any {
 		"weight_grams": r.Weight.Arg(), "is_required": r.IsRequired.Arg(), "notes": r.MaterialNotes.Arg()}
 }
 
-// hasMaterial reports whether the row has a value of a material.
 func (r *importRow) hasMaterial() bool {
 	return !r.MaterialID.IsNull() || !r.FilamentID.IsNull() || !r.FilamentNo.IsNull() || !r.MaterialType.IsNull() ||
 		!r.MaterialName.IsNull() || !r.DiameterMM.IsNull() || !r.Color.IsNull() || !r.Weight.IsNull() ||
@@ -116,7 +115,6 @@ var checkDoc = &server.Doc{ID: "checkProductImport", Tag: Tag, Summary: "Check a
 const importExample = "name,category,materials.material_type,materials.color,materials.weight_grams\n" +
 	"Dragon,Toys,PLA,Black,45\nDragon,Toys,PETG,Transparent,12.5\nCoat hook,Home,,,\n"
 
-// productFile has the products of a file.
 type productFile struct {
 	mode     transfer.Mode
 	columns  []string // the imported columns
@@ -126,7 +124,6 @@ type productFile struct {
 	filaments map[string]transfer.Stored // by id and, unless hidden, by number
 }
 
-// importedProduct is a product of a file.
 type importedProduct struct {
 	line      int                           // the line of its first row
 	hash      int64                         // of its first row
@@ -688,7 +685,6 @@ func follows(column string) bool {
 	return slices.Contains([]string{"filament_id", "material_type", "material_name", "color", "diameter_mm"}, column)
 }
 
-// write writes the changes.
 func (c *productChanges) write(ctx context.Context, d *db.DB) error {
 	// First clear each SKU that changes, so that products can exchange their SKUs.
 	if err := inBatches(ctx, d, c.renamed, `update products set sku = null where id = any ($1::uuid[])`); err != nil {
@@ -766,7 +762,6 @@ var productSheets = sheets.New[importRow]("product", map[string]string{"filament
 	"used_weight_grams": "materials.weight_grams", "material_name": "materials.material_name",
 	"diameter_mm": "materials.diameter_mm"}, "id", "sku", "materials.id")
 
-// productImport imports products.
 var productImport = transfer.Import[productFile, ImportedProducts]{
 	Resources: "products", Most: maxRows, Example: importExample, Read: readImport, Write: writeProducts,
 	Error: importError, Convert: productSheets.Convert, Good: productSheets.Good,

@@ -38,7 +38,6 @@ func Undo(uses string) []imports.Undoable {
 // materialText, or null if the product does not have the material.
 const materialColumn = "materials."
 
-// materialText returns the columns of a material as a text.
 func materialText(values map[string]any) string {
 	all := map[string]string{}
 	for _, column := range materialColumns {

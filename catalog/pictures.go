@@ -51,7 +51,6 @@ var setPictureDoc = &server.Doc{
 		"A JPEG file has at most 100 scans. " + pictureKept,
 }
 
-// readPicture decodes the picture in a body.
 func (h handlers) readPicture(ctx context.Context, _ *server.Request[struct{}], body io.Reader,
 ) (*picture.Picture, []byte, error) {
 	// The caller is checked before the picture is decoded, which costs more.
@@ -76,7 +75,6 @@ func (h handlers) setPicture(ctx context.Context, r *server.Request[struct{}], p
 	return nil, server.Found(stored, h.db.Write(ctx, lockCatalog(), lockBase(r.ID("id")), stored, deriveVariants(r.ID("id"))))
 }
 
-// storePicture returns the statement that sets the picture of a product.
 func storePicture(product string, p *picture.Picture) *db.Stmt {
 	return db.SQL(`
 		with product as (

@@ -184,7 +184,6 @@ var listDoc = &server.Doc{
 		"`variants=false` leaves out variants.",
 }
 
-// list returns the list of the products that the filter selects.
 func (f ProductFilter) list() *server.List {
 	counted := "products"
 	if f.Plates.Or(false) || !f.Variants.Or(true) {
@@ -360,7 +359,6 @@ func skuError(err error, in *Product) error {
 	return err
 }
 
-// insert creates a product with the id.
 func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Created[Product], error) {
 	var added, expensive bool // expensive: the components together cost too much
 	var unknown []int32       // the indexes of unknown components

@@ -32,7 +32,6 @@ type slot struct {
 	stmt *Stmt // nil for a statement of begin
 }
 
-// preparedStatement is a statement that a session has prepared.
 type preparedStatement struct {
 	description *pgconn.StatementDescription
 	fields      []pgconn.FieldDescription // their format is the format of the results

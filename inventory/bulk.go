@@ -87,7 +87,6 @@ func (h handlers) updateMany(ctx context.Context, r *server.Request[SpoolChanges
 	return result, err
 }
 
-// updateAll changes the spools.
 func (h handlers) updateAll(ctx context.Context, r *server.Request[SpoolChanges]) (server.OK[BulkResult], error) {
 	in := &r.In
 	result, err := h.bulk(ctx, &in.Selection, in.UnchangedSince, in.Changes, func(ids []string, changes *Spool) *db.Stmt {

@@ -170,7 +170,6 @@ func (e *ledgerEntry) movable() error {
 	return nil
 }
 
-// heldSpool is a locked spool.
 type heldSpool struct {
 	ID        string
 	Number    int64

@@ -273,7 +273,6 @@ func selectCustomField(id string) *db.Stmt {
 	return db.SQL(`select `+customFieldColumns+` from custom_fields where id = $1`, id)
 }
 
-// lockCustomField is the server.Lock of a custom field.
 var lockCustomField = server.LockRow("custom_fields")
 
 var (

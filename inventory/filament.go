@@ -93,7 +93,6 @@ const filamentColumns = `id, number, vendor_id, vendor_name, nullif(name, '') as
 // filamentsTable is filaments with the number and the weight of each filament's spools in stock; see vendorsTable.
 var filamentsTable = withQuantities("filaments", `spools s where s.filament_id = t.id and `+inStock)
 
-// filamentFilter selects filaments.
 type filamentFilter struct {
 	server.ExtraFilter
 	Number        value.Optional[int64]                   `query:"number" rule:"minimum=1,maximum=999999999"`
@@ -116,10 +115,8 @@ var listFilamentsDoc = &server.Doc{
 		"custom field has this value, not case-sensitive.",
 }
 
-// filamentByNumber selects the id of the filament with a number.
 const filamentByNumber = `select id from filaments where number = ?`
 
-// list returns the list of the selected filaments.
 func (f filamentFilter) list() *server.List {
 	l := server.NewHidingList(filamentsTable, filamentColumns, "filaments", f.Hiding)
 	l.Computed()
@@ -151,7 +148,6 @@ var errUnknownVendor = server.BadRequest("UNKNOWN_REFERENCE", "Not the id of a v
 const vendorRules = "`vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none " +
 	"with the name, it is created."
 
-// lockFilament is the server.Lock of a filament.
 var lockFilament = server.LockRow("filaments")
 
 // namedVendor returns CTEs, and args with further arguments appended. The last CTE, vendor, has the id and the name
@@ -202,7 +198,6 @@ func (h handlers) createFilament(
 	return ok, err
 }
 
-// addFilament creates a filament.
 func (h handlers) addFilament(ctx context.Context, in Filament) (server.Created[Filament], error) {
 	id, row := value.NewID(), server.Row(&in)
 	row["color_hexes"] = []string(in.ColorHexes.Or(value.Colors{}))
@@ -359,7 +354,6 @@ func (h handlers) addFilamentSpools(
 	return createdSpools(spools), nil
 }
 
-// exportFilaments writes filaments.
 var exportFilaments = transfer.Export[Filament]("filaments", 500, transfer.ListPage(filamentFilter.list,
 	`select `+filamentColumns+` from `+filamentsTable+` where id = page.id`))
 

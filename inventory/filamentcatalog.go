@@ -71,7 +71,6 @@ type CatalogFilament struct {
 	UpdatedAt           value.Timestamp              `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// catalogColumns are the columns of responses.
 const catalogColumns = `id, external_id, vendor, name, material_type, material_name, color, color_hex,
 	array_to_json(color_hexes) as color_hexes, color_arrangement, diameter_mm, density_g_cm3, net_weight_grams,
 	spool_weight_grams, extruder_temperature_c, bed_temperature_c, spool_type, finish, pattern, translucent, glow,
@@ -500,7 +499,6 @@ func (c *Catalog) Fetch(ctx context.Context) (result CatalogImported, err error)
 	return c.read(ctx, bytes.NewReader(file))
 }
 
-// importCatalogCommand is the command that imports the catalog.
 var importCatalogCommand = cli.Command{
 	Name: "import catalog", Args: "filaments.json [--tenant NAME] [--replace] [--dry-run]", Needs: cli.Farm,
 	Help: "import the filaments of SpoolmanDB, to choose new filaments from\n\n" +

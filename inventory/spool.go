@@ -111,7 +111,6 @@ var (
 	inputValues  = parameters(2, len(inputNames)) // their parameters; $1 is the id
 )
 
-// inputValue returns the parameter for a column.
 func inputValue(column string) string { return fmt.Sprintf("$%d", 2+slices.Index(inputNames, column)) }
 
 // columnsOf returns the columns that have the names of T's response fields.
@@ -211,10 +210,8 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	return server.ListPage[Spool](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
-// spoolByNumber selects the id of the spool with a number.
 const spoolByNumber = `select id from spools where number = ?`
 
-// list returns the list of the selected spools.
 func (f SpoolFilter) list() *server.List {
 	hidden, archived := f.Hidden.Or("false") != "false", f.Archived.Or("false")
 	counted := "spools" // neither hidden nor archived
@@ -267,7 +264,6 @@ func (h handlers) getByNumber(ctx context.Context, r *server.Request[struct{}]) 
 	return server.One(spool, h.db.Read(ctx, spool))
 }
 
-// lockSpool is the server.Lock of a spool.
 var lockSpool = server.LockRow("spools")
 
 var selectSpoolSQL = `select ` + spoolColumns + ` from spools where id = $1 and hidden_at is null`
@@ -444,7 +440,6 @@ func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (ok serv
 	return ok, err
 }
 
-// change changes a spool.
 func (h handlers) change(ctx context.Context, id string, in Spool) (server.OK[Spool], error) {
 	if !in.mayFollow() {
 		run := h.db.Write

@@ -66,7 +66,6 @@ func withQuantities(table, from string) string {
 		coalesce(sum(s.remaining_weight_grams), 0) as remaining_grams from ` + from + `) q on true) ` + table
 }
 
-// vendorFilter selects vendors.
 type vendorFilter struct {
 	server.ExtraFilter
 	Number      value.Optional[int64]        `query:"number" rule:"minimum=1,maximum=999999999"`
@@ -85,10 +84,8 @@ var listVendorsDoc = &server.Doc{
 		"custom field has this value, not case-sensitive.",
 }
 
-// vendorByNumber selects the id of the vendor with a number.
 const vendorByNumber = `select id from vendors where number = ?`
 
-// list returns the list of the selected vendors.
 func (f vendorFilter) list() *server.List {
 	l := server.NewHidingList(vendorsTable, vendorColumns, "vendors", f.Hiding)
 	l.Computed()
@@ -160,7 +157,6 @@ func (h handlers) updateVendor(ctx context.Context, r *server.Request[Vendor]) (
 	return ok, err
 }
 
-// changeVendor changes a vendor.
 func (h handlers) changeVendor(ctx context.Context, id string, in Vendor) (server.OK[Vendor], error) {
 	vendor := selectVendor(id)
 	set, args := server.Assignments(&in, []any{id})
@@ -212,7 +208,6 @@ func (h handlers) restoreVendor(ctx context.Context, r *server.Request[struct{}]
 	return server.Restore(ctx, h.db, "vendors", id, selectVendor(id), "vendors_name", errDuplicateVendor)
 }
 
-// exportVendors writes vendors.
 var exportVendors = transfer.Export[Vendor]("vendors", 500, transfer.ListPage(vendorFilter.list,
 	`select `+vendorColumns+` from `+vendorsTable+` where id = page.id`))
 

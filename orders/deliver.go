@@ -91,7 +91,6 @@ var deliverDoc = &server.Doc{
 	Errors: []*server.Error{errCancelled, errUnknownItems},
 }
 
-// orderedItem is an item of a locked order.
 type orderedItem struct {
 	ID        value.UUID
 	Quantity  int64

@@ -167,7 +167,6 @@ func (t *OrderTerms) Check(problems *server.Problems) {
 	}
 }
 
-// orderTerms are the columns of OrderTerms.
 const orderTerms = `currency, exchange_rate, exchange_date, sales_tax_percent, prices_include_tax`
 
 // OrderCostParts are the parts of the cost of orders.
@@ -239,7 +238,6 @@ var listDoc = &server.Doc{
 		" All filters but `search` use an index. `search` and a `sort_by` without an index read all matching orders.",
 }
 
-// list returns the list of the orders that the filter selects.
 func (f OrderFilter) list() *server.List {
 	const items = ` from order_items i where i.order_id = orders.id and i.withdrawn_at is null`
 	all := `'[]'::json`
@@ -383,7 +381,6 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 	return answer(order, h.db.Read(ctx, order))
 }
 
-// lockOrder is the server.Lock of an order.
 func lockOrder(ids ...string) []*db.Stmt {
 	return []*db.Stmt{db.SQL(`select id from orders where id = $1 and hidden_at is null for no key update`, ids[0])}
 }

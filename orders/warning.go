@@ -43,7 +43,6 @@ type itemState struct {
 	Replaced                    *string // the new product of the item's line in the shop, if it changed after a delivery
 }
 
-// warnings returns the warnings about an item.
 func (i itemState) warnings() (all []OrderWarning) {
 	warn := func(code OrderWarningCode, pieces int64, format language.Text, args ...any) {
 		all = append(all, OrderWarning{code, language.Sprintf(format, args...), &i.ID, i.ProductID, i.Product, pieces})

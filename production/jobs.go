@@ -111,7 +111,6 @@ func (h handlers) lockState(ctx context.Context, printer value.UUID) (*known, er
 	return &k, json.Unmarshal(read.Object(), &k)
 }
 
-// printerJob is a stored job of a printer.
 type printerJob struct {
 	Ended   *value.Timestamp `json:"ended_at"`
 	RunID   *value.UUID      `json:"run_id"`
@@ -184,7 +183,6 @@ func (h handlers) follow(ctx context.Context, k, n *known, s *SentState) (*value
 	return stored.RunID, err
 }
 
-// reopenJob forgets the outcome of a job.
 func (h handlers) reopenJob(ctx context.Context, printer value.UUID, id string) error {
 	return h.db.Write(ctx, db.SQL(`update printer_jobs set outcome = null where printer_id = $1 and job = $2`,
 		string(printer), id))

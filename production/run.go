@@ -705,7 +705,6 @@ type invalidEntries struct {
 	printer       bool    // whether there is no such printer
 }
 
-// err returns the error of the new run, or nil.
 func (e invalidEntries) err(in *Run) error {
 	var unknown []string
 	var fields []server.FieldError

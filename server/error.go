@@ -266,7 +266,6 @@ func (e *Error) detailed(requestID string) *Error {
 	return &c
 }
 
-// writeHeaders sets the headers of the response.
 func (e *Error) writeHeaders(w http.ResponseWriter) {
 	h := w.Header()
 	for name, values := range e.Header {

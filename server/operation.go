@@ -258,7 +258,6 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, err er
 	return c, err
 }
 
-// run runs a call once.
 func (o *operation) run(ctx context.Context, c call) (answer response, err error) {
 	body, existing, err := c.run(ctx)
 	if err != nil {

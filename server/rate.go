@@ -39,7 +39,6 @@ func (s *Server) limitAddress(w http.ResponseWriter, info *requestInfo) error {
 	return s.limited(w, rate, ok)
 }
 
-// limits returns the limits of a caller.
 func (s *Server) limits(c Caller) limit.Limits {
 	switch {
 	case c.Watcher:

@@ -358,7 +358,6 @@ func handle(request reflect.Type, out outcome, prepare func(context.Context, any
 	return e
 }
 
-// endpointOf returns an endpoint of requests of a type *Request[In].
 func endpointOf(request reflect.Type, out outcome) Endpoint {
 	return Endpoint{request: request.Elem(), In: request.Elem().Field(0).Type, Out: out}
 }

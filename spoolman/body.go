@@ -45,7 +45,6 @@ func (q request) body() (body, error) {
 // isNull reports whether the field is absent or null.
 func (b body) isNull(name string) bool { return len(b[name]) == 0 || string(b[name]) == "null" }
 
-// has reports whether the body has the field.
 func (b body) has(name string) bool { return b[name] != nil }
 
 // decimal returns the number in a field, or nil if the field is absent or null. The field may be a text that contains
@@ -334,7 +333,6 @@ func readFilament(b body, isNew bool) (in inventory.Filament, err error) {
 	return in, nil
 }
 
-// readColors reads the colors of a filament.
 func readColors(b body, in *inventory.Filament) error {
 	one, err := b.text("color_hex")
 	if err != nil {

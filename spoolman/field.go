@@ -28,7 +28,6 @@ type definition struct {
 	Entity   string   `json:"entity_type"`
 }
 
-// definitionOf returns the definition of a custom field.
 func definitionOf(f inventory.CustomField) definition {
 	kind := string(*f.Type.Value)
 	d := definition{Name: f.Name.Value, Order: f.Position.Or(0), Unit: f.Unit.Value, Type: &kind,

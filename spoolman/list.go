@@ -163,7 +163,6 @@ func withShown(columns map[string]string, prefix string, members []member) map[s
 	return columns
 }
 
-// sortable returns the column with a name.
 func (f resource) sortable(name string) string {
 	for _, columns := range []map[string]string{f.texts, f.names, f.ids, f.times, f.numbers} {
 		if column := columns[name]; column != "" && !isOldName(name) {
@@ -612,7 +611,6 @@ func (s *selection) firstFilaments(w window) string {
 // maxLookups is the maximum number of computed filaments that a list looks up one after the other.
 const maxLookups = 1000
 
-// list sends a list.
 func (q request) list(name string) error {
 	s, err := q.selects(name)
 	if err != nil {

@@ -105,7 +105,6 @@ func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && !strings.ContainsFunc(s, value.IsDirection)
 }
 
-// request is a request to the surface.
 type request struct {
 	*handlers
 	w      http.ResponseWriter

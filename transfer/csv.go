@@ -328,7 +328,6 @@ func trim(row []Cell) []Cell {
 	return row
 }
 
-// shorten shortens a text for a message.
 func shorten(text string) string { return value.Shorten(text, 40) }
 
 // Fields returns the names of the columns that Next decodes.

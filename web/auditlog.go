@@ -8,7 +8,6 @@ import (
 	"spoolwright/auth/audit"
 )
 
-// auditPage is the page of the audit log.
 type auditPage struct {
 	listing
 	Items []auditEntry
@@ -26,7 +25,6 @@ type auditEntry struct {
 	Fields     []string
 }
 
-// actionNames are the names of actions.
 var actionNames = []word{
 	{"sign_in", "Sign-in"}, {"sign_in.failed", "Sign-in failed"}, {"sign_in.more_failed", "More sign-ins failed"},
 	{"sign_out", "Sign-out"}, {"session.ended", "Session ended"}, {"session.reused", "Old token used again"},

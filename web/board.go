@@ -10,7 +10,6 @@ import (
 	"spoolwright/value/language"
 )
 
-// runColumn is a column of the board of runs.
 type runColumn struct {
 	Name  language.Text `json:"-"`
 	Empty language.Text `json:"-"` // the text of a column without runs

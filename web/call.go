@@ -26,7 +26,6 @@ type found[T any] struct {
 	Total int
 }
 
-// get returns the read of a path with GET.
 func get(path string, into any) read { return read{path: path, into: into} }
 
 // fetch runs the reads one after the other, until one fails.

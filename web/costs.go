@@ -42,7 +42,6 @@ var (
 		"currency": "currency"}
 )
 
-// partRows returns a row for each part of a cost.
 func (c costs) partRows(v translator, parts map[string]num) (rows []costRow) {
 	for _, part := range costParts {
 		amount, known := parts[part.name]

@@ -22,7 +22,6 @@ func (f customField) What(v view) string {
 
 type customFields struct{ Items []customField }
 
-// customRead reads the definitions of the custom fields of an entity.
 func customRead(entity string, into *customFields) read {
 	return get("/api/v1/custom-fields?limit=100&sort_by=position&sort_order=asc&entity="+entity, into)
 }

@@ -217,7 +217,6 @@ func (e *editor) remove(v *visit) error {
 	})
 }
 
-// pages returns all pages of the editor.
 func (e *editor) pages(access server.Access) []page {
 	return append(e.changes(access),
 		page{"GET " + e.path + "/new", access, e.showNew}, page{"POST " + e.path + "/new", access, e.create})

@@ -57,7 +57,6 @@ func (p *filamentReport) Days(v view) []option {
 	return usualDays(v, "/reports/filament?by="+url.QueryEscape(p.By))
 }
 
-// read returns the read of the report.
 func (p *filamentReport) read(v *visit) read {
 	asked := v.r.URL.Query()
 	p.To, p.By = asked.Get("to"), cmp.Or(asked.Get("by"), "color")

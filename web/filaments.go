@@ -144,7 +144,6 @@ func changeSpoolPrices(v *visit) error {
 	return v.then(true, err, v.here("/filaments"), nil)
 }
 
-// filamentPage is the page of a filament.
 type filamentPage struct {
 	Filament filament
 	Spools   spoolList

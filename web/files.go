@@ -31,7 +31,6 @@ type filesPage struct {
 	Undone *undone
 }
 
-// pastImport is an import of the farm.
 type pastImport struct {
 	ID, Resources    string
 	Created, Updated int
@@ -50,7 +49,6 @@ type undone struct {
 	}
 }
 
-// imported is the result of an import.
 type imported struct {
 	Created, Updated, Unchanged, Skipped, Invalid int
 	What                                          word                         // what was imported
@@ -144,7 +142,6 @@ func exportFile(v *visit) error {
 //	whole           set if the file needs no columns, such as one of Spoolman
 //	import          "all", or "valid" to leave invalid rows out; without it, the file is checked again
 
-// importPage is the second page of an import.
 type importPage struct {
 	Form     *form
 	What     word
@@ -164,7 +161,6 @@ func (p *importPage) IsWhole() bool { return len(p.Check.Columns) == 0 }
 // IsOrders reports whether the file has orders. Their imports have no modes.
 func (p *importPage) IsOrders() bool { return p.What.Value == "orders" }
 
-// checked is the answer of a check.
 type checked struct {
 	Created, Updated, Unchanged, Skipped, Invalid int
 	Program                                       string

@@ -283,7 +283,6 @@ func (v *visit) Lasts(days num) string {
 	return v.t("%d day|%d days", int(math.Round(float(days))))
 }
 
-// month writes a month.
 func (v *visit) month(t time.Time) string {
 	return v.t("%s %s|month and year", v.t(monthNames[t.Month()-1]), strconv.Itoa(t.Year()))
 }

@@ -37,7 +37,6 @@ type labelsPage struct {
 	Search string
 }
 
-// labelOf is a label.
 type labelOf struct {
 	Number    int
 	Sign      string // before the number

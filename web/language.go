@@ -63,7 +63,6 @@ func (p *accountPage) Languages() []option {
 	return languages(p.Form.read.visit.t("That of the farm or the browser"))
 }
 
-// chooseLanguage sets the language of the visitor.
 func chooseLanguage(v *visit) error {
 	f := v.sent()
 	body := map[string]any{"language": nil}

@@ -219,7 +219,6 @@ func (l *listing) status() int {
 	return 200
 }
 
-// address returns the address of a page of the list.
 func (l *listing) address(page int) string {
 	query := maps.Clone(l.Filter)
 	if page > 1 {
@@ -380,7 +379,6 @@ type listOf[T any] struct {
 	More       word          // of an empty list, the link to entries that the list omits without a filter, or empty
 }
 
-// listPage is the data of the page of a list.
 type listPage[T any] struct {
 	listing
 	Items []T        `json:"items"`

@@ -43,7 +43,6 @@ func (*undo) Key() string { return rand.Text() }
 // also called for a form that was sent twice.
 type makeNotice func(v *visit, f *form, answer json.RawMessage) *notice
 
-// showText returns a function that makes a notice with the text.
 func showText(text language.Text) makeNotice {
 	return func(v *visit, _ *form, _ json.RawMessage) *notice { return &notice{Text: v.t(text)} }
 }

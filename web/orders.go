@@ -83,7 +83,6 @@ func (o order) bar(v *visit) template.HTML {
 	return progressBar(o.Produced*100/o.Pieces, v.t("Pieces printed: %d of %d", o.Produced, o.Pieces))
 }
 
-// orderItem is a product in an order.
 type orderItem struct {
 	ID        string
 	ProductID string `json:"product_id"`
@@ -243,7 +242,6 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: orderNoun,
 			{field{"quantity", number}, "Pieces", "type=number", nil},
 			{field{"unit_price", number}, "Price of a piece", "type=number;unit=$currency", nil}}}}}
 
-// orderPage is the page of an order.
 type orderPage struct {
 	forms
 	Order order

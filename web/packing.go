@@ -27,7 +27,6 @@ func (p *packingPage) Offers() bool {
 	return slices.ContainsFunc(p.Offered, func(o offeredOrders) bool { return o.Total > 0 })
 }
 
-// offeredOrders are orders that the page offers.
 type offeredOrders struct {
 	Title string
 	Items []order `json:"items"`
@@ -85,7 +84,6 @@ func (o pickedOrder) name(v *visit) string {
 	return cmp.Or(o.Reference, o.Customer, v.t("Order"))
 }
 
-// pickedItem is an item of an order.
 type pickedItem struct {
 	pickedName
 	Quantity  int

@@ -63,7 +63,6 @@ func newPicker[T any](path, found, one string, choices func(*visit, *T) []choice
 	}}
 }
 
-// pickers are the kinds of pickers.
 var pickers = map[string]*picker{}
 
 func init() {

@@ -64,7 +64,6 @@ type pieceEntry struct {
 	CreatedAt    *time.Time `json:"created_at"`
 }
 
-// what returns the kind of the entry in words.
 func (e pieceEntry) what() language.Text {
 	return map[string]language.Text{"produced": "Printed", "used": "Used by a print", "assembled": "Assembled",
 		"disassembled": "Taken apart", "delivered": "Delivered|pieces", "returned": "Returned", "counted": "Counted",

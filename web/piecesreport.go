@@ -71,7 +71,6 @@ func (p *piecesReport) Group() pick {
 // Days returns the links to the report of usual days.
 func (p *piecesReport) Days(v view) []option { return usualDays(v, "/reports/pieces") }
 
-// read returns the read of the report.
 func (p *piecesReport) read(v *visit, page string) read {
 	p.To, p.By = v.r.URL.Query().Get("to"), v.r.URL.Query().Get("by")
 	return get("/api/v1/reports/pieces?"+page+p.query("group_by"), &p.Stock)

@@ -33,7 +33,6 @@ type plan struct {
 	ToAssemble []plannedPieces `json:"to_assemble"`
 }
 
-// plannedRun is a run of a plan.
 type plannedRun struct {
 	Printer   string `json:"printer_name"`
 	PrinterID string `json:"printer_id"`

@@ -205,7 +205,6 @@ type printerState struct {
 	Job, Asked *printerJob // what it prints, and what the question is about
 }
 
-// printerJob is a job of a watched printer.
 type printerJob struct {
 	ID, File, Outcome string
 	Progress          num
@@ -319,7 +318,6 @@ func answerQuestion(v *visit) error {
 	return v.then(ok, err, v.from(v.here("/printers")), func() error { return v.printerPage(422, "answer", f) })
 }
 
-// printerPage is the page of a printer.
 type printerPage struct {
 	forms   // the forms of slots, named by the numbers of the slots
 	Printer printer

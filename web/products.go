@@ -77,7 +77,6 @@ func (m material) isOf(o material) bool {
 		(m.Diameter == "" || m.Diameter == o.Diameter) && inventory.SameMaterial(m.Material, m.Exact, o.Exact)
 }
 
-// productMaterial is a material of a product.
 type productMaterial struct {
 	material
 	ID       string
@@ -116,7 +115,6 @@ func (p product) CostNote(v translator) string {
 	return commas(v, notes)
 }
 
-// component is a component of a product.
 type component struct {
 	ID        string
 	ProductID string `json:"component_product_id"`
@@ -364,7 +362,6 @@ func newMaterial(f *form) map[string]any {
 // IsMissing reports whether an amount is positive.
 func (v *visit) IsMissing(n num) bool { return float(n) > 0 }
 
-// productPage is the page of a product.
 type productPage struct {
 	forms
 	Product  product

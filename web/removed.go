@@ -105,7 +105,6 @@ func (e *editor) orRemoved(show func(*visit) error) func(*visit) error {
 	}
 }
 
-// removedPage shows a removed thing.
 func (e *editor) removedPage(v *visit, one *removed) error {
 	return v.show(http.StatusNotFound, "removed", one.Name,
 		&removedPage{listing: listing{Path: e.path + "/removed", visit: v}, One: one})

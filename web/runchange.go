@@ -110,7 +110,6 @@ func (p *runPage) spoolName(v view, id string) string {
 	return v.t("Another spool")
 }
 
-// productName returns the name of the product of an item.
 func (p *runPage) productName(v view, id string) string {
 	for _, item := range p.Run.Items {
 		if item.ID == id {

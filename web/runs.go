@@ -172,7 +172,6 @@ type runMaterial struct {
 // Name returns the number and the name of the spool.
 func (m runMaterial) Name() string { return numbered(m.Number, m.Spool) }
 
-// runPage is the page of a run.
 type runPage struct {
 	forms
 	Run      runDetails
@@ -454,7 +453,6 @@ func failure(f *form) map[string]any {
 	return body
 }
 
-// newRun is the page of a new run.
 type newRun struct {
 	Form      *form
 	Items     [][2]input // the inputs for product and pieces

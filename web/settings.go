@@ -33,7 +33,6 @@ func (v *visit) TabName() string {
 	return v.t(settingsTabs[slices.IndexFunc(settingsTabs, here)].Name)
 }
 
-// settingsPage is a page of the settings, for admins.
 type settingsPage struct {
 	Form    *form
 	Place   *form   // the form of the address of the farm
@@ -156,7 +155,6 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	return v.show(status, "settings", v.TabName()+" · "+v.t("Settings"), p)
 }
 
-// farmFields are the fields of the settings.
 var farmFields = []field{{"time_zone", text}, {"currency", text}, {"labour_hour_cost", number},
 	{"machine_hour_cost", number}, {"machine_power_watts", number}, {"energy_kwh_cost", number},
 	{"failure_rate_percent", number}, {"failure_rate_measured", optionalFlag},

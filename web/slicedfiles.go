@@ -55,7 +55,6 @@ type slicedFile struct {
 	Action   string                  `json:"action"`
 }
 
-// slicedPlate is a plate of a file.
 type slicedPlate struct {
 	Plate     int64   `json:"plate"`
 	Name      *string `json:"name"`

@@ -16,7 +16,6 @@ import (
 	"spoolwright/value"
 )
 
-// spool is a spool in a list.
 type spool struct {
 	ID           string     `json:"id"`
 	Number       int64      `json:"number"`
@@ -77,7 +76,6 @@ func (s spool) Percent() int { return percent(s.Remaining, s.NetWeight) }
 // Bar returns the picture of how full the spool is.
 func (s spool) Bar() template.HTML { return newBar(s.Percent()) }
 
-// spoolList is the list of spools with its filters.
 type spoolList struct {
 	listing
 	Items    []spool `json:"items"`
@@ -86,7 +84,6 @@ type spoolList struct {
 	Chosen   map[string]bool
 }
 
-// spoolFilters are the filters of the list.
 var spoolFilters = []filter{searchFilter, {"material", "material_type", "Material", anyMaterial},
 	{"stock", "in_stock", "Stock", []word{anything, {"true", "With filament"}, {"false", "Empty"}}},
 	{"archived", "archived", "Archived",
@@ -94,7 +91,6 @@ var spoolFilters = []filter{searchFilter, {"material", "material_type", "Materia
 	{"vendor", "brand", "Vendor", nil}, {"color", "color", "Color", nil}, {"location", "location", "Location", nil},
 	{"filament", "filament_id", "Filament", nil}}
 
-// spoolOrders are the orders of the list.
 var spoolOrders = []listOrder{
 	{"newest", "Newest first", "created_at", "desc"},
 	{"number", "Number", "number", "asc"},
@@ -428,7 +424,6 @@ func (v *visit) chosenSpools(l *spoolList, query url.Values) (chosen []map[strin
 	return chosen, nil
 }
 
-// ids returns the ids of chosen spools.
 func (l *spoolList) ids(chosen []map[string]json.RawMessage) (ids []string) {
 	for _, s := range chosen {
 		ids = append(ids, strings.Trim(string(s["id"]), `"`))

@@ -175,7 +175,6 @@ func fillSamples(v *visit) error {
 // samplesPage is the page that removes the sample data.
 type samplesPage struct{ All, Made, Kept []start.Sample }
 
-// sampleKinds are the kinds of samples.
 var sampleKinds = []struct {
 	word
 	noun *noun

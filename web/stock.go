@@ -238,7 +238,6 @@ func (l *stockLevel) price(v *visit, r *rows) {
 	}
 }
 
-// shoppingRow writes the row of a level in the shopping list.
 func shoppingRow(v *visit, r *rows, l *stockLevel) {
 	p, name := l.Purchase, l.Name()
 	r.add(`<tr><td>`)

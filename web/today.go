@@ -121,7 +121,6 @@ func (p *todayPage) More(v view, n int) string {
 	return v.More(n, shownToday)
 }
 
-// printerGroup is a group of printers.
 type printerGroup struct {
 	Name     language.Text
 	Printers []printerState

@@ -38,7 +38,6 @@ func withoutVariants(_ *listing, query url.Values) {
 	}
 }
 
-// setVariants sets the variants of the product.
 func (p *product) setVariants(all []product) {
 	for _, one := range all {
 		if one.VariantOf == p.ID {
@@ -74,7 +73,6 @@ func (v *visit) fetchVariants(products []product) error {
 	return nil
 }
 
-// addVariants writes the variants of a product into its row.
 func (p *product) addVariants(v *visit, r *rows) {
 	for i, one := range p.Variants {
 		r.when(i == 0, "\n"+`<ul class="variants">`)

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// vendor is a vendor in a list.
 type vendor struct {
 	ID, Name   string
 	Number     int64

@@ -42,7 +42,6 @@ type page struct {
 	serve   func(*visit) error
 }
 
-// pages are all pages and forms.
 var pages = slices.Concat([]page{
 	{"GET /sign-in", server.Public, showSignIn},
 	{"POST /sign-in", server.Public, signIn},

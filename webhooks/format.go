@@ -72,7 +72,6 @@ func (d delivery) token() string {
 	return string(d.to.secrets[0])
 }
 
-// request is a request to a receiver.
 type request struct {
 	url    string
 	header http.Header
@@ -94,7 +93,6 @@ func standardRequest(d delivery) request {
 	}, d.body}
 }
 
-// object is a JSON object.
 type object = map[string]any
 
 // jsonRequest returns a request with a value as JSON.

@@ -120,7 +120,6 @@ var sentences = map[string]struct {
 	}},
 }
 
-// testMessage is the message of a test.
 const testMessage language.Text = "This is a test."
 
 // say returns a text in the language of the message.
@@ -180,7 +179,6 @@ func filled(parts []string) []string {
 	return all
 }
 
-// ofBrand returns a filament and its brand, if it has one.
 func (d *eventData) ofBrand(filament string) string {
 	if d.Brand == "" {
 		return filament
@@ -193,7 +191,6 @@ func (d *eventData) filament() string {
 	return strings.Join(filled([]string{cmp.Or(d.MaterialName, d.MaterialType), d.Color}), " ")
 }
 
-// reasons are the reasons of failures.
 var reasons = map[string]language.Text{"adhesion": "adhesion", "spaghetti": "spaghetti", "layer_shift": "layer shift",
 	"clog": "clog", "under_extrusion": "under extrusion", "over_extrusion": "over extrusion", "warping": "warping",
 	"stringing": "stringing", "filament_runout": "filament runout", "power_failure": "power failure",

@@ -41,7 +41,6 @@ func newKeys(configured []string) keys {
 // owner returns the owner of an encrypted secret, so that the secret can be decrypted only for its webhook.
 func owner(tenant, webhook string) string { return tenant + " " + webhook }
 
-// seal encrypts the secret of a webhook.
 func (k keys) seal(tenant, webhook string, secret []byte) []byte {
 	return k.Seal(owner(tenant, webhook), secret)
 }

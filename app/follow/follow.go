@@ -53,7 +53,6 @@ type item struct {
 	ID       string `json:"id"`
 }
 
-// event is the data of an event.
 type event struct {
 	Reset   bool   `json:"reset"`
 	Changed []item `json:"changed"`

@@ -15,7 +15,6 @@ import (
 	"spoolwright/value"
 )
 
-// keyCommands returns the commands for API keys.
 func keyCommands() []cli.Command {
 	return []cli.Command{
 		{

@@ -60,7 +60,6 @@ type ending struct {
 
 const endOfRows = `\.` + "\n"
 
-// writer writes a file.
 type writer struct {
 	zip *gzip.Writer
 	sum hash.Hash
@@ -186,7 +185,6 @@ func (r *reader) line(into any) error {
 	return nil
 }
 
-// rows reads the rows of a table.
 type rows struct {
 	*reader
 	count  int64

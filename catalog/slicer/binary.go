@@ -152,7 +152,6 @@ func (b *binaryFile) block() (kind int, err error) {
 	return kind, nil
 }
 
-// readN reads n bytes.
 func readN(r io.Reader, n int64) ([]byte, error) {
 	data := make([]byte, n)
 	_, err := io.ReadFull(r, data)

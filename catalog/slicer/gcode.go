@@ -94,7 +94,6 @@ func (g *gcode) definition(line []byte) {
 	}
 }
 
-// note adds the name of an object.
 func note(objects map[string]bool, name []byte) {
 	if len(name) > 0 && len(name) <= maxText && !objects[string(name)] && len(objects) < maxObjects {
 		objects[string(name)] = true

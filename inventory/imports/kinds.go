@@ -92,7 +92,6 @@ type relation struct {
 	check  func(row int, s transfer.Stored, changed []string) // adds problems; s is nil for a new resource
 }
 
-// kindFile is a decoded file of a kind.
 type kindFile[T any] struct {
 	kind[T]
 	mode   transfer.Mode

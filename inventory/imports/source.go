@@ -137,7 +137,6 @@ func (i Importer) source(ctx context.Context, source *sourceFile, o SourceOption
 	return result, err
 }
 
-// sourceWriter writes the items of a source.
 type sourceWriter struct {
 	d      *db.DB
 	source *sourceFile
@@ -257,7 +256,6 @@ func (w *sourceWriter) write(ctx context.Context) (result SourceResult, err erro
 	return result, err
 }
 
-// writeItems writes all items.
 func (w *sourceWriter) writeItems(ctx context.Context) (result SourceResult, err error) {
 	result.Counts = map[string]transfer.ImportCounts{}
 	if result.Fields = w.fields; len(w.fields) > 0 || w.source.hasExtra() {
@@ -293,7 +291,6 @@ func (w *sourceWriter) writeItems(ctx context.Context) (result SourceResult, err
 	return result, w.d.Write(ctx, counted...)
 }
 
-// itemBatch writes the items of an entity.
 type itemBatch struct {
 	*sourceWriter
 	entity, table string
@@ -524,7 +521,6 @@ func (b *itemBatch) sameNames(
 	return same, nil
 }
 
-// fill adds the values of other that values does not have.
 func fill(values, other map[string]any) {
 	for name, value := range other {
 		if values[name] == nil {
@@ -533,7 +529,6 @@ func fill(values, other map[string]any) {
 	}
 }
 
-// insert inserts the new items.
 func (b *itemBatch) insert(ctx context.Context) error {
 	if len(b.created) == 0 {
 		return nil
@@ -568,7 +563,6 @@ func (b *itemBatch) insert(ctx context.Context) error {
 	}))
 }
 
-// nameVendors sets the names of the vendors of filaments.
 func (b *itemBatch) nameVendors(ctx context.Context, filaments []map[string]any) error {
 	var ids []string
 	for _, f := range filaments {

@@ -167,7 +167,6 @@ func readSource(file io.Reader) (*sourceFile, error) {
 	return s, err
 }
 
-// convertField converts the definition of a custom field.
 func convertField(entity string, s spoolmanObject) (f inventory.CustomField, ok bool) {
 	body := map[string]any{"entity": entity, "key": s.text("key"), "name": s.text("name"),
 		"type": s.text("field_type")}
@@ -426,7 +425,6 @@ type conversion struct {
 	facts []string          // lines for the notes, with the values that fit no field
 }
 
-// newItem begins the conversion of an object.
 func newItem(entity string, n int, s spoolmanObject) *conversion {
 	item := &sourceItem{Entity: entity, ID: s.text("id"), row: n, Where: fmt.Sprintf("%s %d of the list", entity, n)}
 	if item.ID != "" {

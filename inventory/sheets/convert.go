@@ -189,7 +189,6 @@ func (c *converter) isStrict(how transfer.Reading) bool {
 	return true
 }
 
-// has reports whether a column has the target.
 func (c *converter) has(target string) bool {
 	return slices.ContainsFunc(c.columns, func(one column) bool { return one.target == target })
 }
@@ -330,7 +329,6 @@ func plain(number string) string {
 	return number
 }
 
-// convert makes the rows of the table.
 func (c *converter) convert(result *transfer.Conversion, rows []transfer.Row, defaults map[string]string) error {
 	all := make([]*rowValues, 0, len(rows))
 	for _, row := range rows {
@@ -417,7 +415,6 @@ func isLetter(c rune) bool { return unicode.IsLetter(c) }
 // lenient are the fields of a file of the API that may have other forms, too.
 var lenient = []string{"material_type", "material_name", "color", "color_hex"}
 
-// read reads the cells of a row.
 func (c *converter) read(row transfer.Row, defaults map[string]string) *rowValues {
 	r := &rowValues{line: row.Line, texts: map[string]string{}, problems: row.Problems}
 	if row.Problems != nil {
@@ -1118,7 +1115,6 @@ func (c *converter) finish(r *rowValues) {
 	}
 }
 
-// describe sets the columns of the result.
 func (c *converter) describe(result *transfer.Conversion, rows []transfer.Row) {
 	for i, one := range c.columns {
 		shown := transfer.SheetColumn{Title: one.title, Why: one.why, Texts: transfer.FirstTexts(rows, i)}

@@ -105,7 +105,6 @@ func (s *Reader) isTarget(name string) bool {
 		slices.Contains(s.made, name)
 }
 
-// column is a column of a sheet.
 type column struct {
 	title  string
 	texts  []string // the beginnings of the texts that are not empty, without the blanks around them
@@ -558,7 +557,6 @@ func isDiameter(text string) bool {
 	}
 }
 
-// isLength reports whether a unit is one of lengths.
 func isLength(unit string) bool { return unit == "m" || unit == "cm" || unit == "mm" }
 
 // fit returns the target of a column with a concept, according to its values and the unit in its title, and the share

@@ -59,7 +59,6 @@ func entryColumns(table string) string {
 		e.balances as balances_id, e.at_count as count_id, e.created_at`, "e.", table+".")
 }
 
-// selectEntry returns a statement that reads an entry.
 func selectEntry(id string) *db.Stmt {
 	return db.SQL(`select `+entryColumns("e")+` from piece_entries e where e.id = $1`, id)
 }
@@ -75,7 +74,6 @@ type EntryFilter struct {
 	CreatedTo   value.Optional[value.Moment]         `query:"created_to"`
 }
 
-// list returns the list of the entries that the filter selects.
 func (f EntryFilter) list() *server.List {
 	l := server.NewList("piece_entries", entryColumns("piece_entries"), "", "")
 	l.WhereEqual("product_id", f.ProductID)

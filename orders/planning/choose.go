@@ -109,7 +109,6 @@ type unplanned struct {
 // leftOut is the reason of pieces for which a person has chosen no run.
 const leftOut = "LEFT_OUT"
 
-// byFilament returns the spools of each filament.
 func (f *farm) byFilament() map[filament][]*spool {
 	spools := map[filament][]*spool{}
 	for i := range f.spools {

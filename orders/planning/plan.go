@@ -522,7 +522,6 @@ type state struct {
 	}
 }
 
-// text returns the text, or "" for nil.
 func text(s *string) string {
 	if s == nil {
 		return ""
@@ -530,7 +529,6 @@ func text(s *string) string {
 	return *s
 }
 
-// farm converts the state to a farm.
 func (s *state) farm() *farm {
 	f := &farm{items: s.Items, products: map[string]product{}, printers: s.Printers,
 		spools: s.Spools, left: map[group]value.Decimal{}, loose: map[filament]value.Decimal{}}

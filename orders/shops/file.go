@@ -136,7 +136,6 @@ func completeRows(table *transfer.Table, name string, at map[string]int) {
 	})
 }
 
-// fileOrder is an order of a file.
 type fileOrder struct {
 	line    int    // its first row in the file
 	source  string // "" if it has none

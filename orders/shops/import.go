@@ -117,7 +117,6 @@ func importOrders(ctx context.Context, c *cli.Call, how transfer.Reading, dryRun
 	return fileImport.Run(ctx, c, file, how, dryRun)
 }
 
-// fileImport imports orders.
 var fileImport = transfer.Import[orderFile, ImportedOrders]{
 	Resources: "orders", Most: maxFileRows, Example: importExample, Read: readFile, Write: writeFile,
 	Error: func(err error) error { return err }, Convert: convertFile, Good: goodTitles, Program: fileProgram,

@@ -216,7 +216,6 @@ func signingKey(kind, secret string) []byte {
 	return key
 }
 
-// withSecret adds the secret to the JSON of a Shop.
 func withSecret(shop []byte, secret string) []byte {
 	return append(append(shop[:len(shop)-1:len(shop)-1], `,"secret":"`+secret...), `"}`...)
 }

@@ -67,7 +67,6 @@ func (c *Connection) Check(problems *server.Problems) {
 const connectionColumns = `c.id as printer_id, c.kind, c.address, c.secret is not null as has_secret, c.serial,
 	c.fingerprint, c.created_at, c.updated_at`
 
-// readConnection reads the connection of a printer that is not removed.
 func readConnection(printer string) *db.Stmt {
 	return db.SQL(`
 		select `+connectionColumns+` from printer_connections c

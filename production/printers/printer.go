@@ -138,10 +138,8 @@ var listDoc = &server.Doc{
 		"matching printers.",
 }
 
-// printerByNumber selects the id of the printer with a number.
 const printerByNumber = `select id from printers where number = ?`
 
-// list returns the list of the selected printers.
 func (f PrinterFilter) list() *server.List {
 	l := server.NewHidingList(Table, printerColumns, "printers", f.Hiding)
 	l.Computed()
@@ -217,7 +215,6 @@ func SeeSpool(printer string, slot int64, number, before *int64) *db.Stmt {
 			where l.printer_id = p.id and l.slot = 1))`, printer, slot, number, before)
 }
 
-// lockPrinter is the server.Lock of a printer.
 func lockPrinter(ids ...string) []*db.Stmt {
 	return []*db.Stmt{lockSlots(), db.SQL(`select id from printers where id = $1 for no key update`, ids[0])}
 }
