@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value/language"
 )
 
 // read is a read operation of the API.
@@ -158,6 +159,17 @@ func (r resource) edit(name, method, operation string, body func(*form) map[stri
 			v.tell(then(v, f, answer))
 		}
 		return v.then(ok, err, v.here(r.path), func() error { return r.page(v, 422, name, f) })
+	}
+}
+
+// deletes returns the handler of a form that runs a DELETE, and leads to the page with the path, which shows the text.
+// If the API refuses it, again shows the form.
+func deletes(operation, path string, text language.Text, again func(*visit, *form) error) func(*visit) error {
+	return func(v *visit) error {
+		f := v.sent()
+		ok, err := v.send(f, http.MethodDelete, operation, nil, nil)
+		v.tell(&notice{Text: v.t(text)})
+		return v.then(ok, err, path, func() error { return again(v, f) })
 	}
 }
 

@@ -7,9 +7,8 @@ const factorPath = "/account/second-factor"
 
 // me is the user of the session as the API shows it.
 type me struct {
-	OTPEnabled       bool `json:"otp_enabled"`
-	OTPSetupRequired bool `json:"otp_setup_required"`
-	RecoveryCodes    int  `json:"recovery_codes_left"`
+	OTPEnabled    bool `json:"otp_enabled"`
+	RecoveryCodes int  `json:"recovery_codes_left"`
 }
 
 // factorPage is the data of the page of the second factor.
@@ -104,12 +103,4 @@ func disableFactor(v *visit) error {
 		map[string]any{"current_password": f.Values.Get("current_password"), "otp": f.Values.Get("otp")}, nil)
 	v.tell(&notice{Text: v.t("The second factor is turned off.")})
 	return v.then(ok, err, factorPath, func() error { return v.factorPage(422, &factorPage{forms: v.forms("off", f)}) })
-}
-
-// resetFactor removes the second factor of the user of the page.
-func resetFactor(v *visit) error {
-	f := v.sent()
-	ok, err := v.send(f, http.MethodDelete, "/api/v1/users/{id}/otp", nil, nil)
-	v.tell(&notice{Text: v.t("The second factor is removed.")})
-	return v.then(ok, err, "/settings/users", func() error { return v.settingsPage(422, &settingsPage{Guest: f}) })
 }

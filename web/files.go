@@ -236,7 +236,6 @@ type importRow struct {
 	Line     int
 	Cells    []importCell
 	Problems []string
-	IsOut    bool
 }
 
 type importCell struct {

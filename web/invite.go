@@ -22,12 +22,14 @@ func invite(v *visit) error {
 	case err != nil:
 		return err
 	case !ok:
-		return v.settingsPage(422, &settingsPage{Guest: f})
+		return v.guestRefused(f)
 	case v.CanSendLinks():
 		return v.redirect("/settings/users")
 	}
 	return v.showPasswordLinkOf(user.ID, v.newForm())
 }
+
+func (v *visit) guestRefused(f *form) error { return v.settingsPage(422, &settingsPage{Guest: f}) }
 
 // createPasswordLink creates a password link of the user of the page.
 func createPasswordLink(v *visit) error { return v.showPasswordLinkOf(v.r.PathValue("id"), v.sent()) }
@@ -41,7 +43,7 @@ func sendPasswordLink(v *visit) error {
 		return err
 	}
 	if !ok {
-		return v.settingsPage(422, &settingsPage{Guest: f})
+		return v.guestRefused(f)
 	}
 	return v.redirect("/settings/users")
 }

@@ -14,9 +14,7 @@ type orderLine struct {
 }
 
 // Unassigned returns how many lines of an order in a list have no product, in words, or "".
-func (o order) Unassigned(v view) string { return o.unassigned(v.visit) }
-
-func (o order) unassigned(v *visit) string {
+func (o order) Unassigned(v translator) string {
 	if o.Waiting == 0 {
 		return ""
 	}

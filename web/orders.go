@@ -36,7 +36,6 @@ type order struct {
 	Currency  string
 	Rate      num    `json:"exchange_rate"`
 	RateDate  string `json:"exchange_date"`
-	Tax       num    `json:"sales_tax_percent"`
 	Included  bool   `json:"prices_include_tax"`
 	Warnings  []struct {
 		Code, Detail string
@@ -64,9 +63,7 @@ func (o order) listed() (items []listedItem) {
 func (o order) Wanted(v translator) string { return runTitle(v, o.listed(), o.ItemCount) }
 
 // Progress returns the produced pieces of an order in a list in words, or "" if there are no pieces.
-func (o order) Progress(v view) string { return o.progress(v.visit) }
-
-func (o order) progress(v *visit) string {
+func (o order) Progress(v translator) string {
 	if o.Pieces == 0 {
 		return ""
 	}
@@ -74,9 +71,7 @@ func (o order) progress(v *visit) string {
 }
 
 // Bar returns the picture of the progress, or "".
-func (o order) Bar(v view) template.HTML { return o.bar(v.visit) }
-
-func (o order) bar(v *visit) template.HTML {
+func (o order) Bar(v translator) template.HTML {
 	if o.Produced == 0 || o.Pieces == 0 {
 		return ""
 	}
@@ -117,9 +112,7 @@ func (o order) Taxes(v view) string {
 }
 
 // Name returns the name of the order for people.
-func (o order) Name(v view) string { return o.name(v.visit) }
-
-func (o order) name(v *visit) string { return cmp.Or(o.Customer, o.Reference, v.t("Order")) }
+func (o order) Name(v translator) string { return cmp.Or(o.Customer, o.Reference, v.t("Order")) }
 
 // Number returns the number in the shop, or "" if it is the name.
 func (o order) Number() string {
@@ -199,11 +192,11 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		if o.ReadyAt != nil {
 			state, mark = v.t("Ready to pack"), newMark("done")
 		}
-		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.name(v))
+		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.Name(v))
 		r.picture(mark)
 		r.add(`{}`, state)
 		who := strings.Trim(o.Number()+" · "+o.Source, " ·")
-		if text := o.unassigned(v); text != "" {
+		if text := o.Unassigned(v); text != "" {
 			who = strings.Trim(who+" · "+text, " ·")
 		}
 		r.when(who != "", ` · `)
@@ -211,8 +204,8 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		r.picture(thumbOf(o.listed()))
 		r.add(`<span class="clamp">{}</span></td><td class="wide short">`, o.Wanted(v))
 		r.picture(mark)
-		r.add(`{} <small>{}</small>`, state, o.progress(v))
-		r.picture(o.bar(v))
+		r.add(`{} <small>{}</small>`, state, o.Progress(v))
+		r.picture(o.Bar(v))
 		r.add(`</td><td class="amount wide">{}</td><td class="amount{}">{}</td></tr>`+"\n", v.Money(o.Value), o.late(v),
 			v.Day(o.DueDate))
 	}}
@@ -357,7 +350,7 @@ func (v *visit) orderPage(status int, name string, f *form) error {
 	if err := p.propose(v); err != nil {
 		return err
 	}
-	return v.show(status, "order", p.Order.name(v), p)
+	return v.show(status, "order", p.Order.Name(v), p)
 }
 
 var oneOrder = resource{"/api/v1/orders", "/orders", (*visit).orderPage}

@@ -78,11 +78,7 @@ type pickedOrder struct {
 }
 
 // Name returns the name of the order for people.
-func (o pickedOrder) Name(v view) string { return o.name(v.visit) }
-
-func (o pickedOrder) name(v *visit) string {
-	return cmp.Or(o.Reference, o.Customer, v.t("Order"))
-}
+func (o pickedOrder) Name(v translator) string { return cmp.Or(o.Reference, o.Customer, v.t("Order")) }
 
 type pickedItem struct {
 	pickedName
@@ -110,7 +106,7 @@ func (i pickedItem) Pieces() int {
 func (l *pickList) share(v *visit) {
 	names := map[string]string{}
 	for _, o := range l.Orders {
-		names[o.ID] = o.name(v)
+		names[o.ID] = o.Name(v)
 	}
 	for i := range l.Picks {
 		var all []string

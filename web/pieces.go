@@ -97,9 +97,6 @@ func (e pieceEntry) correction() language.Text {
 	return ""
 }
 
-// Who returns the name of the user who made the entry, "API key", or "".
-func (e pieceEntry) Who() string { return usage{UserName: e.UserName, APIKeyID: e.APIKeyID}.Who() }
-
 // pieceLedger is the template with entries of a product's ledger.
 type pieceLedger struct {
 	Product string // the id

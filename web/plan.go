@@ -192,7 +192,7 @@ func (v *visit) planPage(status int, f *form, changed *plan, plate *form) error 
 			return err
 		}
 	}
-	return v.show(status, "plan", v.t("Plan of %s", p.Order.name(v)), p)
+	return v.show(status, "plan", v.t("Plan of %s", p.Order.Name(v)), p)
 }
 
 // fewRuns is the maximum number of runs for which the page does not ask how many pieces fit on a plate, and mostAsked

@@ -53,9 +53,6 @@ func (e runEvent) Why() string {
 	return e.Reason
 }
 
-// Who returns the name of the user who did the action, or "API key".
-func (e runEvent) Who() string { return usage{UserName: e.UserName, APIKeyID: e.APIKeyID}.Who() }
-
 // shownStates is the maximum number of materials, and of items, that the page shows for an entry of the history.
 const shownStates = 8
 

@@ -222,9 +222,4 @@ func createKey(v *visit) error {
 	return v.settingsPage(200, &settingsPage{New: c})
 }
 
-func revokeKey(v *visit) error {
-	f := v.sent()
-	ok, err := v.send(f, "DELETE", "/api/v1/api-keys/{id}", nil, nil)
-	v.tell(&notice{Text: v.t("The key is revoked.")})
-	return v.then(ok, err, "/settings/keys", func() error { return v.settingsPage(422, &settingsPage{Key: f}) })
-}
+func (v *visit) keyRefused(f *form) error { return v.settingsPage(422, &settingsPage{Key: f}) }

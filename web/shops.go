@@ -94,16 +94,4 @@ func changeShopSecret(v *visit) error {
 	return v.shopList(200, l)
 }
 
-func removeShop(v *visit) error {
-	f := v.sent()
-	ok, err := v.send(f, "DELETE", "/api/v1/shops/{id}", nil, nil)
-	v.tell(&notice{Text: v.t("The shop is disconnected. Its orders stay.")})
-	return v.then(ok, err, "/settings/shops", func() error { return v.shopList(422, &shopList{Form: f}) })
-}
-
-func forgetName(v *visit) error {
-	f := v.sent()
-	ok, err := v.send(f, "DELETE", "/api/v1/order-assignments/{id}", nil, nil)
-	v.tell(&notice{Text: v.t("The assignment is deleted. The next line with this name needs a product.")})
-	return v.then(ok, err, "/settings/shops", func() error { return v.shopList(422, &shopList{Form: f}) })
-}
+func (v *visit) shopRefused(f *form) error { return v.shopList(422, &shopList{Form: f}) }

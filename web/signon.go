@@ -170,20 +170,5 @@ func saveSignOn(v *visit) error {
 	return v.then(ok, err, "/settings/sign-on", func() error { return v.signOnPage(422, f) })
 }
 
-func removeSignOn(v *visit) error {
-	f := v.sent()
-	ok, err := v.send(f, http.MethodDelete, signOnAPI, nil, nil)
-	v.tell(&notice{Text: v.t("The sign-on is removed.")})
-	return v.then(ok, err, "/settings/sign-on", func() error { return v.signOnPage(422, f) })
-}
-
-// unbindUser forgets the account at the provider of the user of the page.
-func unbindUser(v *visit) error {
-	f := v.sent()
-	ok, err := v.send(f, http.MethodDelete, "/api/v1/users/{id}/sign-on", nil, nil)
-	v.tell(&notice{Text: v.t("The account is forgotten.")})
-	return v.then(ok, err, "/settings/users", func() error { return v.settingsPage(422, &settingsPage{Guest: f}) })
-}
-
 // CanSignOn reports whether the service can lead browsers to providers.
 func (v *visit) CanSignOn() bool { return v.site.Auth.SignOnAddress(v.Actor.Tenant) != "" }

@@ -61,14 +61,6 @@ func (v *visit) Who(user, apiKey string) string {
 	return user
 }
 
-// Who returns the name of the user who made the entry, "API key", or "".
-func (u usage) Who() string {
-	if u.UserName == "" && u.APIKeyID != "" {
-		return "API key"
-	}
-	return u.UserName
-}
-
 // spoolPage is the page of a spool, beside the list from which the visitor came.
 type spoolPage struct {
 	forms

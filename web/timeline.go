@@ -165,7 +165,7 @@ func dueDates(v *visit, bars []timeBar) (dates []option) {
 			if i < 0 {
 				i, dates = len(dates), append(dates, option{o.DueDate, v.t("due %s", v.OnDay(o.DueDate))})
 			}
-			dates[i].Name += " · " + o.name(v)
+			dates[i].Name += " · " + o.Name(v)
 		}
 	}
 	return dates

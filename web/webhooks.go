@@ -192,9 +192,4 @@ func disabled(yes bool) func(*form) map[string]any {
 	return func(*form) map[string]any { return map[string]any{"disabled": yes} }
 }
 
-func removeWebhook(v *visit) error {
-	f := v.sent()
-	ok, err := v.send(f, "DELETE", "/api/v1/webhooks/{id}", nil, nil)
-	v.tell(&notice{Text: v.t("The webhook is removed.")})
-	return v.then(ok, err, "/settings/webhooks", func() error { return v.webhookPage(422, "remove", f) })
-}
+func (v *visit) removalRefused(f *form) error { return v.webhookPage(422, "remove", f) }
