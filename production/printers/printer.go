@@ -180,13 +180,9 @@ func Named(id, name string) string {
 			)`
 }
 
-// lockSlots returns a statement that makes changes of the slots of a tenant's printers wait for each other. It must
-// run before the locks of printers.
-func lockSlots() *db.Stmt { return db.Lock("printer_slots") }
-
-// LockSlots returns lockSlots. A transaction with Exchange or SeeTray must run it before it locks runs, printers and
-// spools.
-func LockSlots() *db.Stmt { return lockSlots() }
+// LockSlots returns a statement that makes changes of the slots of a tenant's printers wait for each other. It must
+// run before the locks of runs, printers and spools.
+func LockSlots() *db.Stmt { return db.Lock("printer_slots") }
 
 // Exchange returns a statement that replaces a spool by the spool next in its slot. If printer is not nil, only a
 // slot of this printer counts.
@@ -216,7 +212,7 @@ func SeeSpool(printer string, slot int64, number, before *int64) *db.Stmt {
 }
 
 func lockPrinter(ids ...string) []*db.Stmt {
-	return []*db.Stmt{lockSlots(), db.SQL(`select id from printers where id = $1 for no key update`, ids[0])}
+	return []*db.Stmt{LockSlots(), db.SQL(`select id from printers where id = $1 for no key update`, ids[0])}
 }
 
 var (
@@ -274,7 +270,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Printer]) (serve
 	var name string
 	locked := db.SQL(`select name from printers where id = $1 and hidden_at is null for no key update`, id).Into(&name)
 	slots := db.SQL(`select coalesce(max(slot), 0)::bigint from printer_slots where printer_id = $1`, id).Into(&last)
-	err := h.db.Decide(ctx, []*db.Stmt{lockSlots(), locked, slots}, func() ([]*db.Stmt, error) {
+	err := h.db.Decide(ctx, []*db.Stmt{LockSlots(), locked, slots}, func() ([]*db.Stmt, error) {
 		switch {
 		case locked.Rows() == 0:
 			return nil, server.ErrNotFound
@@ -306,7 +302,7 @@ var deleteDoc = &server.Doc{
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	id := r.ID("id")
 	locked, removed := server.Remove("printers", id)
-	return nil, server.Found(locked, h.db.Write(ctx, lockSlots(), locked,
+	return nil, server.Found(locked, h.db.Write(ctx, LockSlots(), locked,
 		db.SQL(`select load_slot(l.printer_id, l.slot, null)::text
 			from (select l.printer_id, l.slot from printer_slots l where l.printer_id = $1 order by l.spool_id) l`, id),
 		wakeWatcher(id), removed))
@@ -392,7 +388,7 @@ func (h handlers) load(ctx context.Context, r *server.Request[Load]) (server.OK[
 		(select s.id::text from spools s where s.number = $2::int and s.hidden_at is null)`,
 		in.SpoolID.Arg(), in.SpoolNumber.Arg()).Into(&spool)
 	printer := selectPrinter(id)
-	err := h.db.Decide(ctx, []*db.Stmt{lockSlots(), found, named}, func() ([]*db.Stmt, error) {
+	err := h.db.Decide(ctx, []*db.Stmt{LockSlots(), found, named}, func() ([]*db.Stmt, error) {
 		switch {
 		case found.Rows() == 0:
 			return nil, server.ErrNotFound
