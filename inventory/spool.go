@@ -48,7 +48,9 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/{id}/deduct", server.Write, server.Handle(h.deduct), deductDoc),
 		server.Op("POST /api/v1/spools/{id}/refill", server.Write, server.Handle(h.refill).OptionalBody(), refillDoc),
 		server.Op("POST /api/v1/spools/{id}/measure", server.Write, server.Handle(h.measure), measureDoc),
-		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
+		server.Op("GET /api/v1/spools/{id}/usage", server.Read,
+			// also of a hidden spool
+			server.HandleListOf[Usage](h.db, `select id from spools where id = $1`, usageFilter.list), usageDoc),
 		server.Op("POST /api/v1/spools/{id}/usage/{entry_id}/reverse", server.Write,
 			server.Handle(h.reverse).OptionalBody(), reverseDoc),
 		server.Op("POST /api/v1/spools/{id}/usage/{entry_id}/move", server.Write, server.Handle(h.move), moveDoc),

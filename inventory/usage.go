@@ -178,7 +178,6 @@ var usageDoc = &server.Doc{
 
 // usageFilter are the parameters of the list of a spool's usage.
 type usageFilter struct {
-	server.ListQuery
 	Kind        value.Optional[value.Set[UsageKind]] `query:"kind"`
 	CreatedFrom value.Optional[value.Moment]         `query:"created_from"`
 	CreatedTo   value.Optional[value.Moment]         `query:"created_to"`
@@ -199,15 +198,12 @@ func UsageColumns(table string) string {
 		u.weighing_id, u.balances_id, u.created_at, u.updated_at`, "u.", table+".")
 }
 
-func (h handlers) usage(ctx context.Context, r *server.Request[usageFilter]) (server.Page[Usage], error) {
+func (f usageFilter) list(spool string) *server.List {
 	const entries = "(select *, spool_usage.change_grams from spool_usage) spool_usage" // an order needs a column
 	l := server.NewList(entries, UsageColumns("spool_usage"), "", "")
-	l.Where("spool_id = ?", r.ID("id"))
-	l.WhereOneOf("kind", r.In.Kind)
-	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
+	l.Where("spool_id = ?", spool)
+	l.WhereOneOf("kind", f.Kind)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.CountOrdered()
-	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
-		spool := db.SQL(`select id from spools where id = $1`, r.ID("id")) // also of a hidden spool
-		return server.Found(spool, h.db.Read(ctx, append(stmts, spool)...))
-	}, l, r.In.ListQuery)
+	return l
 }

@@ -1,7 +1,6 @@
 package production
 
 import (
-	"context"
 	"encoding/json"
 
 	"spoolwright/db"
@@ -110,20 +109,16 @@ var historyDoc = &server.Doc{
 
 // HistoryFilter are the parameters of the history of a run.
 type HistoryFilter struct {
-	server.ListQuery
 	Action value.Optional[value.Set[RunAction]] `query:"action"`
 }
 
-func (h handlers) history(ctx context.Context, r *server.Request[HistoryFilter]) (server.Page[RunEvent], error) {
+func (f HistoryFilter) list(run string) *server.List {
 	l := server.NewList("run_history", `id, run_id, action, reason, user_id, coalesce(
 			(select n.name from users n where n.id = user_id),
 			(select n.name from former_users n where n.id = user_id)) as user_name,
 		api_key_id, created_at, before::json as before`, "", "")
-	l.Where("run_id = ?", r.ID("id"))
-	l.WhereOneOf("action", r.In.Action)
+	l.Where("run_id = ?", run)
+	l.WhereOneOf("action", f.Action)
 	l.CountOrdered()
-	return server.ListPage[RunEvent](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
-		run := db.SQL(`select id from production_runs where id = $1 and hidden_at is null`, r.ID("id"))
-		return server.Found(run, h.db.Read(ctx, append(stmts, run)...))
-	}, l, r.In.ListQuery)
+	return l
 }

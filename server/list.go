@@ -43,6 +43,16 @@ func HandleList[T, F any](d *db.DB, list func(filter F) *List) Endpoint {
 	})
 }
 
+// HandleListOf is HandleList for items of a resource. The query exists selects the resource with the id in the path.
+func HandleListOf[T, F any](d *db.DB, exists string, list func(filter F, id string) *List) Endpoint {
+	return Handle(func(ctx context.Context, r *Request[listing[F]]) (Page[T], error) {
+		return ListPage[T](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
+			of := db.SQL(exists, r.ID("id"))
+			return Found(of, d.Read(ctx, append(stmts, of)...))
+		}, list(r.In.Filter, r.ID("id")), r.In.ListQuery)
+	})
+}
+
 // resolve checks SortBy, After and Skip for a list of items with the schema, and sets order and last.
 func (q *ListQuery) resolve(items *Schema, problems *Problems) {
 	q.order = order{items.byName[q.SortBy.Or("created_at")], q.SortOrder.Or("desc")}

@@ -54,25 +54,19 @@ var listDeliveriesDoc = &server.Doc{
 
 // DeliveryQuery are the parameters of the list of deliveries.
 type DeliveryQuery struct {
-	server.ListQuery
 	Status      value.Optional[value.Set[DeliveryStatus]] `query:"status"`
 	Event       value.Optional[string]                    `query:"event"`
 	CreatedFrom value.Optional[value.Moment]              `query:"created_from"`
 	CreatedTo   value.Optional[value.Moment]              `query:"created_to"`
 }
 
-func (s *Service) listDeliveries(
-	ctx context.Context, r *server.Request[DeliveryQuery],
-) (server.Page[Delivery], error) {
+func (q DeliveryQuery) list(webhook string) *server.List {
 	l := server.NewList("webhook_deliveries", deliveryColumns, "", "")
-	l.Where("webhook_id = ?", r.ID("id"))
-	l.WhereOneOf("status", r.In.Status)
-	l.WhereEqual("type", r.In.Event)
-	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
-	return server.ListPage[Delivery](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
-		webhook := db.SQL(`select id from webhooks where id = $1`, r.ID("id"))
-		return server.Found(webhook, s.DB.Read(ctx, append(stmts, webhook)...))
-	}, l, r.In.ListQuery)
+	l.Where("webhook_id = ?", webhook)
+	l.WhereOneOf("status", q.Status)
+	l.WhereEqual("type", q.Event)
+	l.Between("created_at", q.CreatedFrom, q.CreatedTo)
+	return l
 }
 
 // Statements that read a delivery by its id compare its webhook_id with "is not distinct from", which cannot use the

@@ -156,7 +156,8 @@ func (s *Service) Routes() []server.Route {
 		server.Op("DELETE"+one, server.Admin, server.Handle(s.remove), removeDoc).ForUsers(),
 		server.Op("POST"+one+"/test", server.Admin, server.Handle(s.test), testDoc).ForUsers(),
 		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotate), rotateDoc).ForUsers(),
-		server.Op("GET"+sent, server.Admin, server.Handle(s.listDeliveries), listDeliveriesDoc).ForUsers(),
+		server.Op("GET"+sent, server.Admin, server.HandleListOf[Delivery](s.DB,
+			`select id from webhooks where id = $1`, DeliveryQuery.list), listDeliveriesDoc).ForUsers(),
 		server.Op("GET"+delivery, server.Admin, server.Handle(s.getDelivery), getDeliveryDoc).ForUsers(),
 		server.Op("POST"+delivery+"/redeliver", server.Admin, server.Handle(s.redeliver), redeliverDoc).ForUsers(),
 	}

@@ -1,7 +1,6 @@
 package pieces
 
 import (
-	"context"
 	"strings"
 
 	"spoolwright/catalog"
@@ -95,7 +94,6 @@ var listDoc = &server.Doc{
 
 // ProductEntryFilter are the parameters of the list of a product's entries.
 type ProductEntryFilter struct {
-	server.ListQuery
 	Kind        value.Optional[value.Set[EntryKind]] `query:"kind"`
 	CreatedFrom value.Optional[value.Moment]         `query:"created_from"`
 	CreatedTo   value.Optional[value.Moment]         `query:"created_to"`
@@ -106,14 +104,11 @@ var listOfProductDoc = &server.Doc{
 	Description: "Lists all changes of the product's pieces in stock, newest first, also of a product that was removed.",
 }
 
-func (h handlers) list(ctx context.Context, r *server.Request[ProductEntryFilter]) (server.Page[Entry], error) {
+func (f ProductEntryFilter) list(product string) *server.List {
 	l := server.NewList("piece_entries", entryColumns("piece_entries"), "", "")
-	l.Where("product_id = ?", r.ID("id"))
-	l.WhereOneOf("kind", r.In.Kind)
-	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
+	l.Where("product_id = ?", product)
+	l.WhereOneOf("kind", f.Kind)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.CountOrdered()
-	return server.ListPage[Entry](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
-		product := db.SQL(`select id from products where id = $1`, r.ID("id")) // also of a hidden product
-		return server.Found(product, h.db.Read(ctx, append(stmts, product)...))
-	}, l, r.In.ListQuery)
+	return l
 }

@@ -33,7 +33,10 @@ func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
 		server.Op("GET /api/v1/piece-entries", server.Read, server.HandleList[Entry](h.db, EntryFilter.list), listDoc),
-		server.Op("GET /api/v1/products/{id}/piece-entries", server.Read, server.Handle(h.list), listOfProductDoc),
+		server.Op("GET /api/v1/products/{id}/piece-entries", server.Read,
+			// also of a hidden product
+			server.HandleListOf[Entry](h.db, `select id from products where id = $1`, ProductEntryFilter.list),
+			listOfProductDoc),
 		server.Op("POST /api/v1/products/{id}/count", server.Write, server.Handle(h.count), countDoc),
 		server.Op("POST /api/v1/products/{id}/scrap", server.Write, server.Handle(h.scrap), scrapDoc),
 		server.Op("POST /api/v1/products/{id}/adjust", server.Write, server.Handle(h.adjust), adjustDoc),
