@@ -5,7 +5,7 @@ package auth
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"net/http"
 	"slices"
@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"spoolwright/auth/audit"
 	"spoolwright/auth/oidc"
 	"spoolwright/db"
 	"spoolwright/server"
@@ -346,3 +347,13 @@ func (s *Service) revokeSession(ctx context.Context, r *server.Request[struct{}]
 
 // EmailKey returns the form of an e-mail by which e-mails are compared. The login directory stores this form.
 func EmailKey(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
+
+//go:embed *.sql
+var functions embed.FS
+
+// Definitions are the SQL functions of users and API keys. Other packages call the function actor_name in their
+// statements.
+var Definitions = slices.Concat(db.Definitions("auth", functions, "actor", "factor"), audit.Definitions)
+
+// HiddenBy selects the columns hidden_by and hidden_by_name of a table with the column hidden_by.
+const HiddenBy = `hidden_by, case when hidden_by is not null then actor_name(hidden_by) end as hidden_by_name`

@@ -11,6 +11,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/catalog/picture"
 	"spoolwright/catalog/slicer"
+	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -619,3 +620,19 @@ var (
 	updateSeveralDoc = server.UpdatesDoc(updateDoc, "product", errUnknownProducts,
 		`{"items":[{"id":"018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a","changes":{"selling_price":24.9}}]}`)
 )
+
+// Commands are the catalog's commands.
+var Commands = []cli.Command{importCommand(), Export.Command("products")}
+
+// Export writes all products with their bills of materials.
+var Export = transfer.Export[Product]("products", 50,
+	transfer.ListPage(ProductFilter.exported, strings.Replace(selectProducts, materialsOf("p.id"),
+		materialsOf("case when p.variant_of is null then p.id end"), 1)+stockOfAll+`
+		where p.id = page.id`))
+
+var exportDoc = &server.Doc{
+	ID: "exportProducts", Tag: Tag, Summary: "Export products",
+	Description: transfer.ExportDescription + "material and each component of a product, with the fields of the " +
+		"product repeated, and one row for a product that has neither. The materials and plates of variants, which follow, " +
+		"are left out. Products are in the order of their creation.",
+}

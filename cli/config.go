@@ -3,9 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	netmail "net/mail"
@@ -21,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
+	"spoolwright/db/local"
 	"spoolwright/server"
 	"spoolwright/server/mail"
 	"spoolwright/value"
@@ -406,4 +409,17 @@ func checkFolder(v string) error {
 		return fmt.Errorf("%q is not a folder", v)
 	}
 	return nil
+}
+
+// StoredSecret returns the secret in a private file. It creates the file with a random secret if it does not exist.
+func StoredSecret(path string) (string, error) {
+	b, err := local.ReadPrivate(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		b = []byte(rand.Text() + rand.Text())
+		return string(b), local.WritePrivate(path, b)
+	}
+	if err == nil && len(b) < 32 {
+		err = fmt.Errorf("%s is damaged: remove it (all users must then log in again)", path)
+	}
+	return string(b), err
 }

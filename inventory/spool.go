@@ -3,7 +3,7 @@ package inventory
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"spoolwright/auth"
+	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -27,6 +28,22 @@ var SpoolsTag = &server.Tag{
 //
 //go:embed fields.md
 var fields string
+
+// Commands are the commands for spools, and for the filament catalog.
+var Commands = []cli.Command{
+	importCatalogCommand,
+	Export.Command("spools"),
+	exportVendors.Command("vendors"),
+	exportFilaments.Command("filaments"),
+}
+
+//go:embed *.sql
+var functions embed.FS
+
+// Definitions are the SQL functions of spools. Other packages call spool_name, move_spool,
+// filament_prices, report_use, run_use and use_outside_runs in their own statements, and so within their own
+// transactions.
+var Definitions = db.Definitions("inventory", functions, "number", "prices", "report", "ledger", "rows")
 
 // Routes are the operations of vendors, filaments and spools, and the report of usage.
 func Routes(d *db.DB) []server.Route {

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"strings"
 
+	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/inventory/sheets"
@@ -90,3 +91,8 @@ func with(concepts map[string]string, pairs ...string) map[string]string {
 }
 
 type handlers struct{ db *db.DB }
+
+// Commands are the commands that import vendors, filaments and spools from files.
+var Commands = []cli.Command{
+	spoolKind.imports().Command(), vendorKind.imports().Command(), filamentKind.imports().Command(),
+}
