@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -70,6 +71,9 @@ func TestReceivers(t *testing.T) {
 			fmt.Fprint(w, strings.Repeat("x", 3000))
 		}).URL
 	}
+	answers := func(text string) string {
+		return receive(t, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(text)) }).URL
+	}
 	endless := func(w http.ResponseWriter, r *http.Request) {
 		for part := []byte(strings.Repeat("y", 1<<20)); ; {
 			if _, err := w.Write(part); err != nil {
@@ -128,8 +132,12 @@ func TestReceivers(t *testing.T) {
 		"refused":      {"https://127.0.0.1:1", failed("the connection was refused"), time.Hour},
 		"unknown":      {"https://unknown.invalid", failed("the host name could not be resolved"), time.Hour},
 		"another name": {foreign, map[string]string{"status": "pending", "response_status": "null"}, time.Hour},
-		"not UTF-8": {receive(t, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("\xff\x00a")) }).URL,
-			map[string]string{"response": "a"}, 0},
+		"at the end of time": {status(429, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"),
+			map[string]string{"status": "pending"}, 24 * time.Hour},
+		"not UTF-8":  {answers("\xff\x00a\xc3"), map[string]string{"response": "a"}, 0},
+		"with a NUL": {answers("Danke \x00 schön"), map[string]string{"response": "Danke  schön"}, 0},
+		"cut in a letter": {answers("x" + strings.Repeat("ö", 1024)),
+			map[string]string{"response": "x" + strings.Repeat("ö", 511)}, 0},
 		"informational": {receive(t, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(103)
 			w.WriteHeader(404)
@@ -296,6 +304,46 @@ func (f *farm) sql(t *testing.T, c *testkit.Client, sql string, args ...any) *db
 	stmt := db.SQL(sql, args...)
 	testkit.Check(t, f.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt))
 	return stmt
+}
+
+// A dialer connects with TLS only to addresses of the public internet, and to the allowed networks also without TLS.
+func TestIsPublic(t *testing.T) {
+	t.Parallel()
+	networks := []netip.Prefix{netip.MustParsePrefix("192.168.1.0/24")}
+	connects := func(address string, tls bool, allowed []netip.Prefix) bool {
+		dialer := webhooks.NewDialer(webhooks.Config{AllowedNetworks: allowed}, tls)
+		err := dialer.Control("tcp", net.JoinHostPort(address, "443"), nil)
+		if err != nil && !errors.Is(err, webhooks.ErrAddress) {
+			t.Errorf("%s: %v", address, err)
+		}
+		return err == nil
+	}
+	for want, addresses := range map[bool][]string{
+		true: {"8.8.8.8", "1.1.1.1", "172.32.0.1", "100.63.255.255", "100.128.0.0", "2606:4700:4700::1111", "2a00:1450::1",
+			"::ffff:8.8.8.8", "198.20.0.0"},
+		false: {"0.0.0.0", "0.1.2.3", "10.1.2.3", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1",
+			"172.31.255.255", "192.168.0.1", "100.64.0.0", "100.100.100.200", "100.127.255.255", "168.63.129.16",
+			"192.0.0.192", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1",
+			"224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1",
+			"fd00:ec2::254", "fec0::1", "ff02::1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "100::1", "2001::1",
+			"2001:0:a9fe:a9fe::", "2001:2::1", "2001:10::1", "2001:20::1", "2001:db8::1", "2002:7f00:1::", "3fff::1",
+			"5f00::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254",
+			"::ffff:0:127.0.0.1", "2606:4700::1%eth0", "", "localhost"},
+	} {
+		for _, address := range addresses {
+			if connects(address, true, nil) != want || connects(address, false, nil) {
+				t.Errorf("a connection to %s: want %v with TLS, and none without", address, want)
+			}
+		}
+	}
+	for address, want := range map[string]struct{ tls, plain bool }{
+		"192.168.1.7": {true, true}, "::ffff:192.168.1.7": {true, true}, "192.168.2.7": {false, false},
+		"8.8.8.8": {true, false},
+	} {
+		if connects(address, true, networks) != want.tls || connects(address, false, networks) != want.plain {
+			t.Errorf("a connection to %s with allowed networks: want %v", address, want)
+		}
+	}
 }
 
 // The address of each connection counts, not the one that the name had before.

@@ -2,9 +2,14 @@ package webhooks_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -274,4 +279,42 @@ func TestEventsAndLimitOfWebhooks(t *testing.T) {
 	tenant.Key(t, "operator").Get(t, "/api/v1/webhooks").WantError(403, "FORBIDDEN")
 	tenant.User(t, "operator").Get(t, "/api/v1/webhooks").WantError(403, "FORBIDDEN")
 	f.Tenant(t).User(t, "admin").Get(t, hooksPath+a.ID()+"/deliveries").WantError(404, "NOT_FOUND")
+}
+
+// The signatures that these tests want are those of testdata/webhooks.json, which the tests of client libraries verify.
+func TestSignatures(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../testdata/webhooks.json")
+	testkit.Check(t, err)
+	var vectors []struct {
+		Name, Body string
+		Valid      bool
+		Secrets    []string
+		Headers    map[string]string
+	}
+	testkit.Check(t, json.Unmarshal(b, &vectors))
+	valid := 0
+	for _, v := range vectors {
+		if !v.Valid {
+			continue
+		}
+		valid++
+		r := received{header: http.Header{}, body: []byte(v.Body)}
+		for name, value := range v.Headers {
+			r.header.Set(name, value)
+		}
+		sent, err := strconv.ParseInt(v.Headers["webhook-timestamp"], 10, 64)
+		testkit.Check(t, err)
+		r.at = time.Unix(sent, 0)
+		if !slices.ContainsFunc(v.Secrets, func(secret string) bool {
+			key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+			testkit.Check(t, err)
+			return r.signedWith(key) == nil
+		}) {
+			t.Errorf("%s: no secret has made the signatures %q", v.Name, v.Headers["webhook-signature"])
+		}
+	}
+	if valid == 0 {
+		t.Error("no vector is valid")
+	}
 }
