@@ -2,7 +2,9 @@ package testkit
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -45,4 +47,17 @@ func Lacks(tb testing.TB, text, part, what string, args ...any) {
 		tb.Helper()
 		tb.Errorf("got %s, want no %q in it: %s", text, part, fmt.Sprintf(what, args...))
 	}
+}
+
+var uuidV7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+
+// TimeOfID returns the Unix time of a UUIDv7 in milliseconds. It ends the test if the id is none.
+func TimeOfID(tb testing.TB, id string) int64 {
+	tb.Helper()
+	if !uuidV7.MatchString(id) {
+		tb.Fatalf("%s is not a UUIDv7", id)
+	}
+	ms, err := strconv.ParseInt(id[:8]+id[9:13], 16, 64)
+	Check(tb, err)
+	return ms
 }
