@@ -858,7 +858,7 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, lines []*line)
 				continue
 			}
 			// What is not known stays in the report.
-			if unknown := sum(n.moved(), n.used, minus(new(big.Rat), n.stocked)); !n.valued && unknown.Sign() != 0 {
+			if unknown := sum(n.moved(), n.used, negative(n.stocked)); !n.valued && unknown.Sign() != 0 {
 				if by == "order" || by == "customer" {
 					name = "null"
 				}
@@ -866,7 +866,7 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, lines []*line)
 					groups[name] = newMoney()
 				}
 				for _, m := range []*money{total, groups[name]} {
-					m.move(minus(new(big.Rat), unknown))
+					m.move(negative(unknown))
 				}
 			}
 		}

@@ -99,6 +99,9 @@ func (l ledger) randomChange(r *rand.Rand) change {
 	url, of := products+"/"+product["id"].(string), map[any]int64{product["id"]: 1}
 	materials := l.where("product_materials", "product_id", product["id"])
 	components := l.where("product_components", "product_id", product["id"])
+	extra := slices.DeleteFunc(l.visible("products"), func(p row) bool {
+		return !strings.HasPrefix(p["name"].(string), "Extra")
+	})
 	price := oneOf[any](r, nil, decimal(100), decimal(100), decimal(100))
 	switch n := r.IntN(18) - 4; {
 	case n < -1:
@@ -112,14 +115,14 @@ func (l ledger) randomChange(r *rand.Rand) change {
 		return change{method: "PATCH", path: spools + "/" + spool["id"].(string), body: j{"purchase_price": price}}
 	case n == 3:
 		return change{method: "POST", path: products, body: j{"name": fmt.Sprint("Extra ", len(l["products"]))}}
-	case n == 4 && strings.HasPrefix(product["name"].(string), "Extra"):
-		code := ""
-		if slices.ContainsFunc(l.where("product_components", "component_product_id", product["id"]), func(c row) bool {
-			return l.one("products", c["product_id"])["hidden_at"] == nil
-		}) {
-			code = "PRODUCT_IN_USE"
+	case n == 4 && len(extra) > 0:
+		gone, code := oneOf(r, extra...)["id"], ""
+		for _, c := range l.where("product_components", "component_product_id", gone) {
+			if l.one("products", c["product_id"])["hidden_at"] == nil {
+				code = "PRODUCT_IN_USE"
+			}
 		}
-		return change{method: "DELETE", path: url, code: code}
+		return change{method: "DELETE", path: products + "/" + gone.(string), code: code}
 	case n <= 6 || len(materials) == 0 && n <= 8:
 		return change{method: "POST", path: url + "/materials", repriced: of, body: j{
 			"material_type": oneOf(r, material, material, material, "TPU"), // no spool is of TPU
