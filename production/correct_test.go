@@ -324,6 +324,9 @@ func TestReopen(t *testing.T) {
 			"reserved grams after %s", end)
 		c.Get(t, order).Shows(map[string]string{"status": "in_production"})
 
+		for _, price := range []int{7, 8} { // the price before the end comes back
+			c.Post(t, path+"/correct", j{"materials": []j{{"spool_id": spool, "cost_per_gram": price}}}).Want(200)
+		}
 		c.Post(t, path+"/reopen", j{"reason": "too early"}).Want(200)
 		got := c.Get(t, path).Want(200)
 		for _, field := range []string{"status", "completed_at", "actual_print_time_hours", "actual_total_filament_grams",
