@@ -420,6 +420,22 @@ func TestUnknownPiecesTakeOthersAlong(t *testing.T) {
 	}
 }
 
+// If a run turns out to have cost more, only the pieces of it that may still be in stock become dearer, and not those
+// that its order got, whatever else is in stock.
+func TestCorrectedCostOfDeliveredPieces(t *testing.T) {
+	t.Parallel()
+	_, c, spool := newCostFarm(t)
+	p := c.NewProduct(t, "P", 10)
+	order, item := c.NewOrder(t, p, 4)
+	run := printed(t, c, spool, p, item, 10, 500) // each piece costs 1
+	printed(t, c, spool, p, nil, 10, 1000)        // 2
+	c.Post(t, order+"/deliver", nil).Want(200)
+	c.Get(t, products+"/"+p).Want(200).Shows(map[string]string{"on_hand": "16", "piece_value": "24"})
+	c.Post(t, run+"/correct", j{"materials": []j{{"spool_id": spool, "actual_weight_grams": 1000}}}).Want(200)
+	c.Get(t, products+"/"+p).Want(200).Shows(map[string]string{"on_hand": "16", "piece_value": "30"})
+	c.Get(t, order).Want(200).Shows(map[string]string{"cost": "10"})
+}
+
 // What an open order is expected to cost follows what a plan would still print, when pieces that were printed for it
 // are lost, or come back broken.
 func TestExpectedCostOfLostPieces(t *testing.T) {
@@ -429,6 +445,7 @@ func TestExpectedCostOfLostPieces(t *testing.T) {
 		{"counted", "0.3", "0.7", "0.3", "7"},
 		{"other order", "0.6", "0.4", "0.6", "4"},
 		{"earlier order", "0.3", "0.7", "1", "7"},
+		{"later order", "1", "0", "1", "7"},
 		{"reopened", "1", "0.3", "0", "3"},
 	} {
 		t.Run(lost.how, func(t *testing.T) {
@@ -453,6 +470,11 @@ func TestExpectedCostOfLostPieces(t *testing.T) {
 				printed(t, c, spool, p, a.Text("items.0.id"), 10, 50)
 				c.Post(t, products+"/"+p+"/count", j{"counted": 10}).Want(200)
 				c.Get(t, orderURL+"/"+a.ID()).Want(200).Shows(map[string]string{"cost": "0.7", "expected_cost": "0"})
+				all = 2
+			case "later order": // which has pieces of its own
+				_, its := c.NewOrder(t, p, 7)
+				printed(t, c, spool, p, its, 10, 50)
+				c.Post(t, products+"/"+p+"/count", j{"counted": 10}).Want(200)
 				all = 2
 			case "reopened":
 				c.Post(t, order+"/deliver", nil).Want(200)
