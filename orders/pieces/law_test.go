@@ -43,7 +43,7 @@ var (
 func TestLawOfMoney(t *testing.T) {
 	t.Parallel()
 	api := newFarm(t)
-	first, count := *lawFirst, cmp.Or(*lawCount, testkit.InCI(testkit.InRigs(10, 30), 1000))
+	first, count := *lawFirst, cmp.Or(*lawCount, testkit.InCI(testkit.InRigs(10, 30), 700))
 	if first == 0 {
 		first = rand.Uint64()
 	}
@@ -165,7 +165,7 @@ func (h *history) run(tenant *testkit.Tenant) (err error) {
 		{"component_product_id": h.parts[0], "quantity": 2}, {"component_product_id": h.parts[1]}}}).ID()
 	h.lamp = h.must(products, j{"name": "Lamp", "selling_price": 20, "materials": material, "components": []j{
 		{"component_product_id": h.parts[0], "quantity": 1 + h.IntN(2)}}}).ID()
-	every := 25
+	every := 35
 	if *lawSeed != 0 {
 		every = 1
 	}
