@@ -45,7 +45,7 @@ type editorPage struct {
 	Catalog             *catalogPart
 	Heading             string
 	Ask                 string // the question before the removal
-	Name                string // the name of the resource, or "" if it is new
+	Name                string // the name of the page to which Back leads, or ""
 	Action, Back, Label string
 	Removable           string // the address of the form that removes the resource, or ""
 	Hidden              url.Values
@@ -98,7 +98,8 @@ func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.prefilled(
 func (e *editor) newPage(v *visit, status int, f *form) error {
 	var custom customFields
 	reads, rows := e.reads(v, f)
-	p := &editorPage{Form: f, Action: e.path + "/new", Back: e.list(), Label: v.t("Add"), Heading: v.t(e.noun.create)}
+	p := &editorPage{Form: f, Action: e.path + "/new", Back: e.list(), Name: v.t(lists[e.list()]),
+		Label: v.t("Add"), Heading: v.t(e.noun.create)}
 	reads = append(reads, e.suggestions(&p.Vendors)...)
 	if err := v.fetch(append(reads, e.custom(&custom)...)...); err != nil {
 		return err
@@ -180,6 +181,9 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 		Inputs:  e.inputs(v, f, follows != "", &custom), Action: at + "/edit" + v.query(),
 		Back: e.one(now.Values.Get("id")) + v.query(), Removable: at + "/remove" + v.query(),
 		MoreUsers: users.Total - len(users.Items)}
+	if e.one("") == e.list() {
+		p.Name = v.t(lists[e.list()])
+	}
 	for _, u := range users.Items {
 		p.Users = append(p.Users, option{e.path + "/" + u.ID, u.Name})
 	}

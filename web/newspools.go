@@ -17,8 +17,8 @@ func showNewSpools(v *visit) error { return v.newSpools(200, v.prefilled()) }
 func (v *visit) newSpools(status int, f *form) error {
 	var list found[struct{}]
 	var custom customFields
-	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: v.t("Add"), Heading: v.t(spoolsNoun.create),
-		Also: option{"labels", v.t("Add and print labels")}, Hidden: url.Values{}}
+	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Name: v.t("Spools"), Label: v.t("Add"),
+		Heading: v.t(spoolsNoun.create), Also: option{"labels", v.t("Add and print labels")}, Hidden: url.Values{}}
 	if level := f.Values.Get("received"); level != "" {
 		p.Hidden.Set("received", level)
 	}
