@@ -113,10 +113,10 @@ func (p *todayPage) Groups() []printerGroup {
 }
 
 // More says how many printers of a group with n printers the page does not name. If the page has read only some of the
-// printers, it says how many the farm has.
+// printers, it does not know how many.
 func (p *todayPage) More(v view, n int) string {
 	if n > shownToday && len(p.Printers.Items) < p.Printers.Total {
-		return v.All(p.Printers.Total, "").Name
+		return v.t("and more|printers")
 	}
 	return v.More(n, shownToday)
 }
