@@ -364,8 +364,8 @@ func (v *visit) changeChosen(l *spoolList, query url.Values, changes map[string]
 
 // chosenSpools returns the chosen spools of the list: those whose boxes are ticked, or all that the filters select, if
 // the box "every" is. That has the number of spools that the page has shown. If their number is another one now, or a
-// ticked one is not among them, or nothing is chosen, the form has a problem. A ticked spool that the page does not list
-// any more has only its id.
+// ticked one is not among them, or nothing is chosen, the form has a problem. A ticked spool that the page does not
+// list any more has only its id.
 func (v *visit) chosenSpools(l *spoolList, query url.Values) (chosen []map[string]json.RawMessage, err error) {
 	f, every := l.Form, l.Form.Values.Get("every")
 	for _, id := range f.Values["id"] {
