@@ -54,7 +54,6 @@ func (s *Service) SignIn(ctx context.Context, email, password, address string) (
 var ErrSignInAgain = &server.Error{Status: 401, Code: "INVALID_TOKEN", Detail: language.Sprintf(
 	"Sign in again: this took too long")}
 
-// passedToken returns the token for SignInWithCode.
 func (s *Service) passedToken(user *loginUser) (string, error) {
 	return s.tokens.passed(passed{user.actor.Tenant, user.actor.User, passwordDigest(user.hash), user.issuer,
 		user.subject})

@@ -18,7 +18,6 @@ const (
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// newKeySecret returns a random secret of an API key.
 func newKeySecret() string {
 	b := make([]byte, 0, keyLength)
 	b = append(b, keyPrefix...)

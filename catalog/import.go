@@ -234,7 +234,6 @@ type productChanges struct {
 	history imports.History
 }
 
-// writeProducts writes the products in the transaction of ctx.
 func writeProducts(
 	ctx context.Context, d *db.DB, f *productFile, dryRun bool,
 ) (result ImportedProducts, err error) {

@@ -18,7 +18,6 @@ var Export = transfer.Export[Spool]("spools", 500, transfer.ListPage(func(f Spoo
 	return f.list()
 }, `select `+spoolColumns+` from spools where id = page.id`))
 
-// exportQuery are the parameters of the export of spools.
 type exportQuery struct {
 	server.ExportQuery
 	SpoolFilter

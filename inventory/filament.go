@@ -245,7 +245,6 @@ func (h handlers) updateFilament(
 	return ok, err
 }
 
-// changeFilament changes a filament and its spools.
 func (h handlers) changeFilament(ctx context.Context, id string, in Filament) (server.OK[Filament], error) {
 	filament := selectFilament(id)
 	with, args := namedVendor(&in, []any{id})

@@ -76,7 +76,6 @@ const catalogColumns = `id, external_id, vendor, name, material_type, material_n
 	spool_weight_grams, extruder_temperature_c, bed_temperature_c, spool_type, finish, pattern, translucent, glow,
 	created_at, updated_at`
 
-// catalogFilter selects filaments of the catalog.
 type catalogFilter struct {
 	Vendor       value.Optional[string]                  `query:"vendor"`
 	MaterialType value.Optional[value.Set[MaterialType]] `query:"material_type"`
@@ -124,7 +123,6 @@ const importCatalogExample = `{"id":"polymaker_pla_black_1000_175","manufacturer
 	`"material":"PLA","density":1.24,"weight":1000,"spool_weight":140,"diameter":1.75,"color_hex":"1a1a1a",` +
 	`"extruder_temp":215,"bed_temp":60}` + "\n"
 
-// externalFilament is a filament of SpoolmanDB.
 type externalFilament struct {
 	ID           string       `json:"id"`
 	Manufacturer string       `json:"manufacturer"`

@@ -109,7 +109,6 @@ func AddSpool(ctx context.Context, d *db.DB, in *Spool, use SpoolUse) (number in
 	return number, err
 }
 
-// numberOf returns the number in the JSON of a resource.
 func numberOf(text []byte) (int64, error) {
 	var resource struct {
 		Number int64 `json:"number"`

@@ -134,7 +134,6 @@ func (h handlers) createVendor(ctx context.Context, r *server.Request[Vendor]) (
 	return server.One(vendor, vendorError(err, r.In.Name.Or("")))
 }
 
-// insertVendor returns a statement that creates a vendor.
 func insertVendor(id string, in *Vendor) *db.Stmt {
 	return db.SQL(`
 		insert into vendors (id, number, name, notes, empty_spool_weight_grams, external_id, extra)

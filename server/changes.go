@@ -43,7 +43,6 @@ type changes struct {
 	events  map[string]int // the number of streams of the API of each tenant, user and API key; "" is that of all
 }
 
-// stream is an open stream of a user.
 type stream struct {
 	actor   db.Actor
 	events  bool      // whether it is a stream of the API

@@ -256,7 +256,6 @@ func named(pattern string) middleware {
 	})
 }
 
-// noStore forbids all caches to store the response.
 var noStore = before(func(w http.ResponseWriter, _ *http.Request) error {
 	w.Header()["Cache-Control"] = headerNoStore
 	return nil
@@ -351,7 +350,6 @@ func limitBody(maxBytes int64) middleware {
 	})
 }
 
-// statusWriter is a ResponseWriter that remembers the status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

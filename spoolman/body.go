@@ -19,7 +19,6 @@ import (
 	"spoolwright/value"
 )
 
-// body is the body of a request: its fields and their JSON.
 type body map[string]json.RawMessage
 
 // body reads the body of a request, whatever its content type: a JSON object, or a JSON string that contains a JSON
@@ -42,7 +41,6 @@ func (q request) body() (body, error) {
 	})
 }
 
-// isNull reports whether the field is absent or null.
 func (b body) isNull(name string) bool { return len(b[name]) == 0 || string(b[name]) == "null" }
 
 func (b body) has(name string) bool { return b[name] != nil }

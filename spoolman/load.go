@@ -74,7 +74,6 @@ func exported(entity string) string {
 		order by s.number limit $3`
 }
 
-// readFarm reads all items that are not hidden.
 func readFarm(ctx context.Context, d *db.DB) (*farm, error) {
 	f := &farm{fields: map[string][]definition{}, lists: map[string][]map[string]any{}}
 	definitions := inventory.SelectCustomFields(entities...)

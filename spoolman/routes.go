@@ -8,7 +8,6 @@ import (
 	"spoolwright/server"
 )
 
-// handler answers the requests of a route.
 type handler func(q request) error
 
 // routes returns the handlers of all paths below Prefix. Each path may end with a slash.

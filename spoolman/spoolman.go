@@ -113,7 +113,6 @@ type request struct {
 	query  url.Values
 }
 
-// send sends a body with status 200.
 func (q request) send(body []byte) error {
 	return server.Respond(q.w, q.r, body)
 }

@@ -154,7 +154,6 @@ func (c *Reader) quote() bool {
 	return true
 }
 
-// read returns the next byte of a row.
 func (c *Reader) read() (byte, error) {
 	b, err := c.r.ReadByte()
 	if c.size++; c.size > maxRow {

@@ -42,7 +42,6 @@ func (e *Extra) parse(_ *Rule, v any) string {
 	return e.problem()
 }
 
-// problem returns the problem with the keys and values, or "".
 func (e Extra) problem() string {
 	size := 0
 	for key, value := range e {

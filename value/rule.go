@@ -105,7 +105,6 @@ func (r *Rule) Number(v any) (Decimal, string) {
 	return d, ""
 }
 
-// problem returns the problem with a value, for people.
 func problem(text language.Text, args ...any) string { return language.Sprintf(text, args...) }
 
 // MaxSequence is the largest number that all clients can represent exactly.

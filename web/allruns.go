@@ -38,7 +38,6 @@ var runFilters = []filter{searchFilter, {"status", "status", "State", []word{any
 	{"product", "product_id", "Product", nil}, {"printer", "printer_id", "Printer", nil},
 	{"order", "order_id", "Order", nil}, {"spool", "spool_id", "Spool", nil}}
 
-// allRuns is the page with the list of all runs.
 type allRuns struct {
 	listing
 	Items []run

@@ -12,7 +12,6 @@ import (
 	"spoolwright/value/language"
 )
 
-// read is a read operation of the API.
 type read struct {
 	method string // empty means GET
 	path   string // may contain a query; {id} and {part} stand for the values in the path of the page

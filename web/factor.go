@@ -11,7 +11,6 @@ type me struct {
 	RecoveryCodes int  `json:"recovery_codes_left"`
 }
 
-// factorPage is the data of the page of the second factor.
 type factorPage struct {
 	forms
 	Me     me

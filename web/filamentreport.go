@@ -76,7 +76,6 @@ func showFilamentReport(v *visit) error {
 	return v.show(status, "filament-report", v.t("Filament in stock"), p)
 }
 
-// filamentFile sends the report as CSV.
 func filamentFile(v *visit) error {
 	p := &filamentReport{}
 	file, err := v.csvFile("filament-report", v.fetch(p.read(v)))

@@ -10,7 +10,6 @@ import (
 // A person who forgot the password gets a link by e-mail. The response and its timing do not reveal whether a user has
 // the address: everything that depends on it happens after the response.
 
-// forgottenPage is the data of the page of a forgotten password.
 type forgottenPage struct {
 	Form *form
 	Sent bool

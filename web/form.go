@@ -514,7 +514,6 @@ type word struct {
 	Name  language.Text
 }
 
-// options returns options in the language of the visitor.
 func (v *visit) options(words []word) (options []option) {
 	for _, w := range words {
 		options = append(options, option{w.Value, v.t(w.Name)})

@@ -53,7 +53,6 @@ func showLotReport(v *visit) error {
 	return v.show(200, "lot-report", v.t("Where a lot went"), p)
 }
 
-// lotFile sends the report as CSV.
 func lotFile(v *visit) error {
 	p := &lotReport{}
 	file, err := v.csvFile("lot-report", v.fetch(p.read(v)))

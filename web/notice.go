@@ -29,7 +29,6 @@ type notice struct {
 	Path string   `json:"p"`           // the path of the page, which setNotice sets
 }
 
-// undo is the form of a notice.
 type undo struct {
 	Name   string     `json:"n"` // the text of the button
 	Action string     `json:"a"` // the address to which the form is sent

@@ -20,7 +20,6 @@ import (
 //   - A unit may follow the number: the unit of the field, kg, lb or oz for a weight in grams, or the currency of the
 //     farm for an amount. A duration may be written as 1:35 or 1 h 35 min.
 
-// reader reads the numbers of a form.
 type reader struct {
 	*locale
 	currency string // the currency of the farm, or "" if the farm has none

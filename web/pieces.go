@@ -42,7 +42,6 @@ func (v *visit) Signed(n int) string {
 	return v.Count(n)
 }
 
-// pieceEntry is an entry of the ledger of pieces.
 type pieceEntry struct {
 	ID           string
 	ProductID    string `json:"product_id"`

@@ -92,7 +92,6 @@ func showPiecesReport(v *visit) error {
 	return v.show(status, "pieces-report", v.t("Pieces in stock"), p)
 }
 
-// piecesFile sends the report as CSV.
 func piecesFile(v *visit) error {
 	p := &piecesReport{}
 	file, err := v.csvFile("pieces-report", v.fetch(p.read(v, "")))

@@ -62,7 +62,6 @@ type plannedPieces struct {
 	Quantity  int
 }
 
-// planPage is the page of an order's plan.
 type planPage struct {
 	Order order
 	Plan  plan

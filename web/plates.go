@@ -10,7 +10,6 @@ import (
 	"spoolwright/server"
 )
 
-// plate is a plate of a product, as the API returns it.
 type plate struct {
 	ID        string
 	Plate     num

@@ -332,7 +332,6 @@ type printerPage struct {
 	At      *watchedAt       // where the printer is watched, for admins, or nil
 }
 
-// stateChange is a change of the state of a watched printer.
 type stateChange struct {
 	printerState
 	File, Outcome string

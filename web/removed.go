@@ -75,7 +75,6 @@ func (e *editor) hiddenOne(v *visit, id string) (*removed, error) {
 	return &all[0], nil
 }
 
-// showRemoved shows the list of the removed things.
 func (e *editor) showRemoved(v *visit) error {
 	l, query := v.listing(e.path+"/removed", e.noun, nil, []listOrder{{"", "", "hidden_at", "desc"}})
 	p := &removedPage{listing: l}
@@ -145,7 +144,6 @@ func (e *editor) restores() []page {
 var removedRuns = &editor{api: "/api/v1/production-runs", path: "/runs", noun: runNoun,
 	name: func(get func(string) string) string { return get("title") }}
 
-// titleOf returns the title of a run with these values.
 func titleOf(v *visit, values map[string]any) string {
 	var r run
 	b, _ := json.Marshal(values) // values of the API

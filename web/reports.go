@@ -327,7 +327,6 @@ func reports(v *visit) error {
 	return v.show(status, "reports", v.t("Reports"), p)
 }
 
-// usageFile sends the report of usage as CSV.
 func usageFile(v *visit) error {
 	p := &reportsPage{}
 	file, err := v.csvFile("usage-report", v.fetch(p.report(v, "usage", "color", &p.Usage)))

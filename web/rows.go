@@ -38,7 +38,6 @@ func (r *rows) when(condition bool, html literal, texts ...string) {
 // some writes HTML as add does, unless the text is empty.
 func (r *rows) some(html literal, text string) { r.when(text != "", html, text) }
 
-// picture writes the HTML of a picture, such as a swatch.
 func (r *rows) picture(html template.HTML) { r.b.WriteString(string(html)) }
 
 // html returns the HTML that was written.

@@ -18,7 +18,6 @@ type runFigures struct {
 	Weighed  string // the question whether the difference was used before the spool was weighed during the run, or ""
 }
 
-// runEvent is an entry of the history of a run.
 type runEvent struct {
 	Action    string
 	Reason    string

@@ -12,7 +12,6 @@ import (
 	"spoolwright/value/language"
 )
 
-// run is a production run in a list.
 type run struct {
 	ID          string     `json:"id"`
 	Status      string     `json:"status"`
@@ -153,7 +152,6 @@ func (i runItem) Bad(status string) num {
 	return i.Failed
 }
 
-// runMaterial is a spool that a run prints from.
 type runMaterial struct {
 	ID       string
 	SpoolID  string `json:"spool_id"`
@@ -467,7 +465,6 @@ func showNewRun(v *visit) error {
 	return v.newRun(200, v.newRunForm(), nil)
 }
 
-// newRunForm returns the form with the values in the address.
 func (v *visit) newRunForm() *form {
 	f := v.newForm()
 	query := v.r.URL.Query()

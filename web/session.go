@@ -301,7 +301,6 @@ func streamChanges(v *visit) error {
 	})
 }
 
-// accountPage is the page of the visitor's account.
 type accountPage struct {
 	Form     *form
 	Me       me

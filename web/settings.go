@@ -78,7 +78,6 @@ type apiKey struct {
 var roles = []word{{"viewer", "Viewer: sees everything"}, {"operator", "Operator: also changes it"},
 	{"admin", "Admin: also users and settings"}}
 
-// options returns options in the language of the visitor.
 func (p *settingsPage) options(words []word) []option { return p.Form.read.visit.options(words) }
 
 // KeyRoles returns the roles of API keys, to choose from.

@@ -95,7 +95,6 @@ func finishSignOn(v *visit, farm string) error {
 	return v.signedInAs(end.Cookie, next(end.Next))
 }
 
-// signOnPage is the page of the provider of the farm.
 type signOnPage struct {
 	Form *form
 	Now  *signOnNow // nil if the farm has none

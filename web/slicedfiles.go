@@ -92,7 +92,6 @@ func (p slicedPlate) Weight() num {
 	return num(strconv.FormatFloat(math.Round(sum*100)/100, 'f', -1, 64))
 }
 
-// slicedMaterial is a filament of a file.
 type slicedMaterial struct {
 	material
 	Profile    string     `json:"profile"`
@@ -283,7 +282,6 @@ func formError(err error) error {
 	return &server.Error{Status: 400, Code: server.ErrMalformed.Code, Detail: string(detail)}
 }
 
-// readSlicedFile lets the API read a file.
 func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool) (*slicedFile, error) {
 	f := &slicedFile{Label: fileLabel(part)}
 	query := url.Values{"filename": {sentName(part)}, "dry_run": {strconv.FormatBool(dry)}}
@@ -512,7 +510,6 @@ func (f *slicedFile) plates(product map[string]any) (plates []map[string]any) {
 	return plates
 }
 
-// showPicture sends the picture of a product.
 func showPicture(v *visit) error {
 	query := url.Values{}
 	for _, name := range []string{"version", "size"} {

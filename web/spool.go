@@ -13,7 +13,6 @@ import (
 	"spoolwright/value/language"
 )
 
-// usage is an entry of the usage ledger.
 type usage struct {
 	ID        string     `json:"id"`
 	Kind      string     `json:"kind"`

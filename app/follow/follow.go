@@ -47,7 +47,6 @@ var followDoc = &server.Doc{
 		"streams, a user or an API key at most 5. `docs/clients.md` shows how to keep a copy.",
 }
 
-// item is a resource that has changed.
 type item struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`

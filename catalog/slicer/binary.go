@@ -53,7 +53,6 @@ func readBinary(r *bufio.Reader) (*File, error) {
 	return f, err
 }
 
-// binaryFile reads binary G-code.
 type binaryFile struct {
 	r       *bufio.Reader
 	g       *gcode

@@ -24,7 +24,6 @@ type tally struct {
 // beyond the furthest position count as filament, so that a retraction and its end count nothing.
 type extruder struct{ position, furthest, length float64 }
 
-// line reads a line of G-code.
 func (t *tally) line(line []byte) {
 	switch {
 	case bytes.HasPrefix(line, []byte("M82")):

@@ -14,7 +14,6 @@ import (
 // directory at the end of the file is not used: it would need the whole file on the disk first. The directory begins
 // where no header of an entry follows.
 
-// entry is an entry of a ZIP file.
 type entry struct {
 	name     string
 	method   uint16

@@ -16,7 +16,6 @@ import (
 
 // A source may have definitions of custom fields. Files have no definitions; see fields.go.
 
-// definitions maps entities and keys to custom fields.
 type definitions map[string]map[string]*inventory.CustomField
 
 // definitionsOf decodes the definitions that a statement returned.

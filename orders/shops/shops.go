@@ -102,7 +102,6 @@ type SecretChange struct {
 	Secret value.Optional[string] `json:"signing_secret"`
 }
 
-// columns selects the fields of a Shop.
 const columns = `id, kind, name, '/shops/' || id || '/events' as address, received_at, refused_at, created_at,
 	updated_at`
 

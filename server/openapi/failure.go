@@ -49,7 +49,6 @@ type failure struct {
 // unauthenticated are the errors of a request without valid credentials.
 var unauthenticated = []*server.Error{server.ErrInvalidToken, server.ErrTokenExpired, server.ErrInvalidKey}
 
-// sharedFailures are the errors that several operations return.
 var sharedFailures = []failure{
 	{401, "Unauthorized", "The access token or the API key is missing or not valid",
 		unauthenticated},

@@ -7,7 +7,6 @@ import (
 	"slices"
 )
 
-// object is a JSON object with ordered members.
 type object []member
 
 type member struct {

@@ -128,7 +128,6 @@ func (d *document) put(name string, properties object, required []string) {
 	d.order = append(d.order, name)
 }
 
-// nests reports whether the field holds an object.
 func nests(f *server.Field) bool {
 	schema, list := f.Nested()
 	return schema != nil && !list

@@ -112,7 +112,6 @@ func Load(send func(Request) (answer []byte, err error)) error {
 	return nil
 }
 
-// idOf returns the id in the body of a response.
 func idOf(answer []byte) (string, error) {
 	var created struct{ ID string }
 	err := json.Unmarshal(answer, &created)
