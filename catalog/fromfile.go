@@ -412,11 +412,7 @@ func stem(name string) string {
 }
 
 func textOrNull(text string) *string {
-	if text == "" {
-		return nil
-	}
-	text = value.Shorten(text, 197)
-	return &text
+	return value.OrNil(value.Shorten(text, 197))
 }
 
 // grams returns a weight, rounded to hundredths of a gram.

@@ -138,7 +138,7 @@ type ledgerEntry struct {
 
 // use returns the grams that reports count for the entry: as use, or as correction if the entry is of weighing or an
 // edit.
-func (e *ledgerEntry) use() value.Decimal { return orZero(e.Shortfall) - e.Change }
+func (e *ledgerEntry) use() value.Decimal { return value.OrZero(e.Shortfall) - e.Change }
 
 // reversible returns why the entry cannot be reversed, or nil.
 func (e *ledgerEntry) reversible() error {
@@ -178,13 +178,6 @@ type heldSpool struct {
 	Net       value.Decimal `json:"net_weight_grams"`
 	Weighed   *Weighing     `json:"weighed"` // after the moment of the entry to correct
 	Hidden    bool
-}
-
-func orZero(d *value.Decimal) (grams value.Decimal) {
-	if d != nil {
-		grams = *d
-	}
-	return grams
 }
 
 const (

@@ -53,7 +53,7 @@ func (h handlers) complete(ctx context.Context,
 		err := checkItems(known, r.In.Items, func(i DeliveredItem) (value.UUID, string, int64) {
 			return *i.ID.Value, "delivered", *i.Delivered.Value
 		}, func(i orderedItem) (int64, string) {
-			return max(i.Quantity, orZero(i.Delivered)), language.Sprintf("the quantity")
+			return max(i.Quantity, value.OrZero(i.Delivered)), language.Sprintf("the quantity")
 		})
 		if err != nil {
 			return nil, err

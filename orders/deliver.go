@@ -117,13 +117,6 @@ func orderedItems(order string, delivered bool) (*db.Stmt, func() (map[value.UUI
 	}
 }
 
-func orZero(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
 // checkItems checks the entries of a request for items of an order. entry returns the id of an entry, the name of its
 // number and the number; limit returns the maximum of the number, and a description of the maximum.
 func checkItems[T any](known map[value.UUID]orderedItem, items []T,
@@ -160,7 +153,7 @@ func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery])
 		err := checkItems(known, r.In.Items, func(i OrderDeliveryItem) (value.UUID, string, int64) {
 			return *i.ID.Value, "quantity", i.Quantity.Or(0)
 		}, func(i orderedItem) (int64, string) {
-			return max(i.Quantity-orZero(i.Delivered), 0), language.Sprintf("the pieces that are not delivered")
+			return max(i.Quantity-value.OrZero(i.Delivered), 0), language.Sprintf("the pieces that are not delivered")
 		})
 		if err != nil {
 			return nil, err
@@ -168,7 +161,7 @@ func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery])
 		targets := []map[string]any{}
 		for _, item := range r.In.Items {
 			of := known[*item.ID.Value]
-			had := orZero(of.Delivered)
+			had := value.OrZero(of.Delivered)
 			targets = append(targets, map[string]any{"id": item.ID.Arg(),
 				"delivered": had + item.Quantity.Or(max(of.Quantity-had, 0))})
 		}
@@ -247,7 +240,7 @@ func (h handlers) takeReturn(ctx context.Context, r *server.Request[OrderReturn]
 		err = checkItems(known, r.In.Items, func(i OrderReturnItem) (value.UUID, string, int64) {
 			return *i.ID.Value, "quantity", *i.Quantity.Value
 		}, func(i orderedItem) (int64, string) {
-			return orZero(i.Delivered), language.Sprintf("the delivered pieces")
+			return value.OrZero(i.Delivered), language.Sprintf("the delivered pieces")
 		})
 		if err != nil {
 			return nil, err
@@ -259,7 +252,7 @@ func (h handlers) takeReturn(ctx context.Context, r *server.Request[OrderReturn]
 		}
 		if len(r.In.Items) == 0 {
 			for _, id := range slices.Sorted(maps.Keys(known)) { // in the order of their creation
-				if n := orZero(known[id].Delivered); n > 0 {
+				if n := value.OrZero(known[id].Delivered); n > 0 {
 					rows = append(rows, map[string]any{"id": string(id), "quantity": n, "to_stock": true})
 				}
 			}

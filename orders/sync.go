@@ -43,20 +43,13 @@ func incomingRows(order string, lines []IncomingLine) []map[string]any {
 	rows := make([]map[string]any, len(lines))
 	for i, line := range lines {
 		rows[i] = map[string]any{"order_id": order, "id": value.NewID(), "item": value.NewID(), "shop_line": line.Key,
-			"title": line.Title, "sku": orNil(line.SKU), "quantity": line.Quantity}
+			"title": line.Title, "sku": value.OrNil(line.SKU), "quantity": line.Quantity}
 		if line.LinePrice != "" {
 			rows[i]["line_price"], rows[i]["line_pieces"], rows[i]["tax_amount"] = line.LinePrice, line.Priced,
-				orNil(line.TaxAmount)
+				value.OrNil(line.TaxAmount)
 		}
 	}
 	return rows
-}
-
-func orNil(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
 }
 
 // WithProduct returns the keys of the lines that have a product, by their SKU or by an assignment.
@@ -162,10 +155,11 @@ func createNew(ctx context.Context, d *db.DB, batch []*ShopOrder) (existing map[
 		if t.Now.Cancelled {
 			status = "cancelled"
 		}
-		orders = append(orders, map[string]any{"id": t.ID, "source": orNil(t.Now.Source),
-			"reference": orNil(t.Now.Reference), "customer": orNil(t.Now.Customer), "due_date": orNil(t.Now.DueDate),
-			"notes": orNil(t.Now.Notes), "carrier": orNil(t.Now.Carrier), "tracking": orNil(t.Now.Tracking),
-			"status": status, "currency": orNil(t.Now.Currency), "included": t.Now.Included})
+		orders = append(orders, map[string]any{"id": t.ID, "source": value.OrNil(t.Now.Source),
+			"reference": value.OrNil(t.Now.Reference), "customer": value.OrNil(t.Now.Customer),
+			"due_date": value.OrNil(t.Now.DueDate), "notes": value.OrNil(t.Now.Notes), "carrier": value.OrNil(t.Now.Carrier),
+			"tracking": value.OrNil(t.Now.Tracking), "status": status, "currency": value.OrNil(t.Now.Currency),
+			"included": t.Now.Included})
 		lines = append(lines, incomingRows(t.ID, t.Now.Lines)...)
 	}
 	rows := db.Recordset(orders)
@@ -236,12 +230,12 @@ func updateExisting(ctx context.Context, d *db.DB, all []*ShopOrder) error {
 				was = *t.Before
 			}
 			rows = append(rows, map[string]any{"id": t.ID, "follows": t.Before != nil,
-				"customer": orNil(t.Now.Customer), "new_customer": t.Now.Customer != was.Customer,
-				"due_date": orNil(t.Now.DueDate), "new_due_date": t.Now.DueDate != was.DueDate,
-				"notes": orNil(t.Now.Notes), "new_notes": t.Now.Notes != was.Notes,
-				"carrier": orNil(t.Now.Carrier), "new_carrier": t.Now.Carrier != was.Carrier,
-				"tracking": orNil(t.Now.Tracking), "new_tracking": t.Now.Tracking != was.Tracking,
-				"currency": orNil(t.Now.Currency), "new_currency": t.Now.Currency != was.Currency,
+				"customer": value.OrNil(t.Now.Customer), "new_customer": t.Now.Customer != was.Customer,
+				"due_date": value.OrNil(t.Now.DueDate), "new_due_date": t.Now.DueDate != was.DueDate,
+				"notes": value.OrNil(t.Now.Notes), "new_notes": t.Now.Notes != was.Notes,
+				"carrier": value.OrNil(t.Now.Carrier), "new_carrier": t.Now.Carrier != was.Carrier,
+				"tracking": value.OrNil(t.Now.Tracking), "new_tracking": t.Now.Tracking != was.Tracking,
+				"currency": value.OrNil(t.Now.Currency), "new_currency": t.Now.Currency != was.Currency,
 				"included": t.Now.Included, "new_included": t.Now.Included != nil && (was.Included == nil ||
 					*t.Now.Included != *was.Included),
 				"lines": db.Recordset(incomingRows(t.ID, t.Now.Lines))})

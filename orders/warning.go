@@ -47,7 +47,7 @@ func (i itemState) warnings() (all []OrderWarning) {
 	warn := func(code OrderWarningCode, pieces int64, format language.Text, args ...any) {
 		all = append(all, OrderWarning{code, language.Sprintf(format, args...), &i.ID, i.ProductID, i.Product, pieces})
 	}
-	delivered := orZero(i.Delivered)
+	delivered := value.OrZero(i.Delivered)
 	switch {
 	case delivered > 0 && !i.Earns:
 		if i.Revenue == nil {

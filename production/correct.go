@@ -226,7 +226,7 @@ func move(all []endingMaterial, m *endingMaterial, to endingMaterial) []endingMa
 		if other != m && other.SpoolID == rest.SpoolID {
 			other.Counted, other.Corrections = other.Counted+rest.Counted, other.Corrections+rest.Corrections
 			if rest.Reported != nil {
-				reported := orZero(other.Reported) + *rest.Reported
+				reported := value.OrZero(other.Reported) + *rest.Reported
 				other.Reported = &reported
 			}
 			return all

@@ -400,7 +400,7 @@ func (e *ending) check(run *endingRun) error {
 		replace(&item.Successful, sent.SuccessfulQuantity)
 		replace(&item.Failed, sent.FailedQuantity)
 		replace(&item.Reason, sent.FailureReason)
-		if orZero(item.Successful)+orZero(item.Failed) > item.Quantity {
+		if value.OrZero(item.Successful)+value.OrZero(item.Failed) > item.Quantity {
 			problems.Add(fmt.Sprintf("items[%d].successful_quantity", i), tooManyPieces)
 		}
 	}
@@ -419,13 +419,6 @@ func replace[T any](stored **T, sent value.Optional[T]) {
 	if sent.Set {
 		*stored = sent.Value
 	}
-}
-
-func orZero[T any](value *T) (v T) {
-	if value != nil {
-		v = *value
-	}
-	return v
 }
 
 // use returns the grams that a material used, or nil if they are unknown. The first known value counts: the
@@ -447,7 +440,7 @@ func (e *ending) use(m endingMaterial) (grams *value.Decimal, reported bool) {
 	case m.Reported == nil && (!sent.outside || m.Outside == 0):
 		return nil, true
 	}
-	used := orZero(m.Reported)
+	used := value.OrZero(m.Reported)
 	if sent.outside {
 		used += m.Outside
 	}
@@ -495,12 +488,12 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 	var known, counts, earlier bool
 	for i := range materials {
 		m := &materials[i]
-		used += orZero(m.used)
-		reported += orZero(m.Reported)
+		used += value.OrZero(m.used)
+		reported += value.OrZero(m.Reported)
 		outside += m.Outside
 		known = known || m.Reported != nil
 		if m.reported {
-			free += orZero(m.Reported) - min(orZero(m.Reported), maxWeight)
+			free += value.OrZero(m.Reported) - min(value.OrZero(m.Reported), maxWeight)
 		}
 		for _, sent := range e.grams {
 			counts = counts || sent.material == m.ID && sent.outside
@@ -794,7 +787,7 @@ func (h handlers) write(
 ) []*db.Stmt {
 	var total value.Decimal
 	for _, m := range r.run.materials {
-		total += orZero(m.used)
+		total += value.OrZero(m.used)
 	}
 	writes := append([]*db.Stmt{r.before}, e.setLists(id, r.run.materials, r.run.items)...)
 	if e.changesEnd && (e.started.Set || e.CompletedAt.Set || e.Hours.Set) {

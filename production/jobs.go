@@ -153,7 +153,8 @@ func (h handlers) follow(ctx context.Context, k, n *known, s *SentState) (*value
 		return nil, err
 	case stored == nil && j.Outcome == nil && !prints: // a file that waits on the printer
 		return nil, nil
-	case stored == nil && j.Outcome != nil && (k.Sequence == 0 || *j.Outcome != "completed" && orZero(j.Progress) == 0):
+	case stored == nil && j.Outcome != nil &&
+		(k.Sequence == 0 || *j.Outcome != "completed" && value.OrZero(j.Progress) == 0):
 		// It ended before anybody watched, or has not printed anything.
 		_, err := h.addJob(ctx, n.ID, j, nil, false)
 		return nil, err
@@ -360,7 +361,7 @@ func (h handlers) matchNone(ctx context.Context, printer value.UUID, j *job) (ru
 func (h handlers) newRun(ctx context.Context, printer value.UUID, j *job) (*value.UUID, error) {
 	in := Run{PrinterID: value.Some(printer), Notes: value.Optional[string]{Set: true, Value: j.File}}
 	q := &RunFileQuery{Plate: value.Optional[int64]{Value: j.plate()}, ofPrint: true}
-	out := &RunFileResult{Quantity: 1, FileSHA256: orZero(j.SHA256)}
+	out := &RunFileResult{Quantity: 1, FileSHA256: value.OrZero(j.SHA256)}
 	if err := h.itemOfFile(ctx, q, out, &in, j.File); err != nil {
 		return nil, err
 	}
@@ -558,7 +559,7 @@ func (j *job) endedAt() any {
 
 // failure returns the reason of a failed job, as far as the printer's words have it.
 func (j *job) failure() FailureReason {
-	reason := strings.ToLower(orZero(j.Reason))
+	reason := strings.ToLower(value.OrZero(j.Reason))
 	switch {
 	case strings.Contains(reason, "runout"), strings.Contains(reason, "run out"):
 		return "filament_runout"
@@ -578,7 +579,7 @@ var slotNames = regexp.MustCompile(`^(?:([A-D])([1-4])|T([0-9]{1,2}))$`)
 // slot returns the number of the printer's slot from which the filament came, or 0.
 func (u use) slot() int64 {
 	if u.Slot == nil {
-		return orZero(u.Tool) + 1
+		return value.OrZero(u.Tool) + 1
 	}
 	return slotNumber(*u.Slot)
 }
@@ -693,7 +694,7 @@ func (e *endingJob) others(j *job, m jobMaterial, end value.Decimal) map[value.U
 	for i := len(j.Used) - 1; i > 0; i-- {
 		u := j.Used[i]
 		switch {
-		case orZero(u.Tool) != orZero(j.Used[0].Tool):
+		case value.OrZero(u.Tool) != value.OrZero(j.Used[0].Tool):
 			return nil
 		case u.From == nil || *u.From >= end:
 			continue

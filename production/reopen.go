@@ -108,7 +108,7 @@ func takenBack(materials []endingMaterial) (all []SpoolDeduction) {
 			from: spool.AfterEnd.From(spool.Remaining)}
 		for len(materials) > 0 && materials[0].SpoolID == spool.SpoolID {
 			m := materials[0]
-			d.Reported += orZero(m.Reported)
+			d.Reported += value.OrZero(m.Reported)
 			d.released.grams, d.released.corrected = d.released.grams+m.Counted, d.released.corrected+m.Corrections
 			materials = materials[1:]
 		}

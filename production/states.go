@@ -196,7 +196,7 @@ func (s *SentState) stored(old *job) *job {
 		Elapsed: in.Elapsed.Value, Progress: in.Progress.Value, SecondsLeft: in.SecondsLeft.Value, Used: []use{},
 		Outcome: in.Outcome.Value,
 		Reason:  in.Reason.Value}
-	if name, err := url.PathUnescape(orZero(j.File)); j.File != nil && err == nil && utf8.ValidString(name) &&
+	if name, err := url.PathUnescape(value.OrZero(j.File)); j.File != nil && err == nil && utf8.ValidString(name) &&
 		!strings.ContainsFunc(name, func(c rune) bool { return c == 0 || value.IsDirection(c) }) {
 		j.File = &name
 	}
@@ -227,7 +227,7 @@ func (s *SentState) stored(old *job) *job {
 		atLeast(&j.Used[i].Millimetres, was.Millimetres)
 		atLeast(&j.Used[i].Grams, was.Grams)
 	}
-	slices.SortStableFunc(j.Used, func(a, b use) int { return cmp.Compare(orZero(a.From), orZero(b.From)) })
+	slices.SortStableFunc(j.Used, func(a, b use) int { return cmp.Compare(value.OrZero(a.From), value.OrZero(b.From)) })
 	return j
 }
 
@@ -248,7 +248,7 @@ func (s *SentState) loaded() []slot {
 	all := []slot{}
 	for _, in := range s.Slots {
 		tag := in.Tag.Value
-		if strings.Trim(orZero(tag), "0") == "" || in.Empty.Or(false) { // no tag was read
+		if strings.Trim(value.OrZero(tag), "0") == "" || in.Empty.Or(false) { // no tag was read
 			tag = nil
 		}
 		all = append(all, slot{in.Slot.Or(""), slotNumber(in.Slot.Or("")), tag, in.Material.Value, in.Color.Value,
@@ -329,7 +329,7 @@ func (k *known) differs(n *known) bool {
 	case k.Received == nil || n.Received.Sub(*k.Received) < progressTime:
 		return false
 	}
-	return orZero(n.Job.Progress)-orZero(k.Job.Progress) >= progressStep
+	return value.OrZero(n.Job.Progress)-value.OrZero(k.Job.Progress) >= progressStep
 }
 
 // row returns the state as a row for json_to_recordset.

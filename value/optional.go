@@ -28,6 +28,22 @@ func (o Optional[T]) MarshalJSON() ([]byte, error) { return json.Marshal(o.Value
 // Some returns an Optional with the value v.
 func Some[T any](v T) Optional[T] { return Optional[T]{Set: true, Value: &v} }
 
+// OrNil returns a pointer to v, or nil for a zero value.
+func OrNil[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
+
+// OrZero returns what p points to, or a zero value for nil.
+func OrZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
 // Arg returns the value as an argument of a SQL statement; nil if the field is absent or null.
 func (o Optional[T]) Arg() any {
 	if o.Value == nil {

@@ -109,11 +109,6 @@ func conform(defined, created []inventory.CustomField, extra value.Extra) {
 	}
 }
 
-// extraJSON returns Extra.Values as JSON for json_populate_recordset.
-func extraJSON(extra value.Optional[value.Extra]) json.RawMessage {
-	return json.RawMessage(extra.Or(nil).Values())
-}
-
 // extrasOf returns the custom field values of each row of a file. It leaves out the rows that the mode skips.
 func extrasOf[T any](mode transfer.Mode, rows []transfer.Record[T], of func(*T) value.Extra) []value.Extra {
 	all := make([]value.Extra, len(rows))

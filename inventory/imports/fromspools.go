@@ -187,7 +187,7 @@ func groupSpools(locked []byte) (groups []*spoolGroup, more bool, err error) {
 		if s.BrandKey != nil && strings.TrimSpace(*s.BrandKey) == "" {
 			s.Brand, s.BrandKey = nil, nil
 		}
-		key := [5]string{s.MaterialKey, text(s.BrandKey), s.ColorKey, strings.ToUpper(text(s.ColorHex)),
+		key := [5]string{s.MaterialKey, value.OrZero(s.BrandKey), s.ColorKey, strings.ToUpper(value.OrZero(s.ColorHex)),
 			s.DiameterMM.String()}
 		if s.Density != nil {
 			key[4] += " " + s.Density.String()
@@ -202,13 +202,6 @@ func groupSpools(locked []byte) (groups []*spoolGroup, more bool, err error) {
 		g.newest = *s
 	}
 	return groups, more, nil
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // findVendors sets the vendors of the groups, and returns how many vendors it created, or would create in a dry run.

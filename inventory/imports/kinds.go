@@ -305,7 +305,7 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 			continue
 		}
 		values, changed := f.values(&row.In, s == nil), []string(nil)
-		values["extra"] = extraJSON(f.extra(&row.In))
+		values["extra"] = json.RawMessage(f.extra(&row.In).Or(nil).Values())
 		if related.set != nil {
 			related.set(i, values)
 		}

@@ -372,17 +372,11 @@ func listOf(names []string) string {
 }
 
 func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
-	text := func(c transfer.Cell) string {
-		if c == nil {
-			return ""
-		}
-		return *c
-	}
 	c := transfer.NewReader(r)
 	header, _, err := c.Next()
 	var names []string
 	for _, cell := range header {
-		names = append(names, text(cell))
+		names = append(names, value.OrZero(cell))
 	}
 	list := listOf(names)
 	if err != nil || list == "" {
@@ -404,13 +398,13 @@ func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
 		}
 		flat := spoolmanObject{}
 		for i, cell := range row {
-			value := strings.TrimSpace(text(cell))
+			text := strings.TrimSpace(value.OrZero(cell))
 			// Spoolman writes an apostrophe before texts that a spreadsheet would run as a formula.
-			if len(value) > 1 && value[0] == '\'' && strings.ContainsRune("=+-@", rune(value[1])) {
-				value = value[1:]
+			if len(text) > 1 && text[0] == '\'' && strings.ContainsRune("=+-@", rune(text[1])) {
+				text = text[1:]
 			}
-			if value != "" {
-				flat[names[i]] = value
+			if text != "" {
+				flat[names[i]] = text
 			}
 		}
 		use(list, line, flat)

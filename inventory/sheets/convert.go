@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"spoolwright/inventory/colors"
@@ -409,8 +408,6 @@ func (c *converter) table(result *transfer.Conversion, all []*rowValues) *transf
 	}
 	return table
 }
-
-func isLetter(c rune) bool { return unicode.IsLetter(c) }
 
 // lenient are the fields of a file of the API that may have other forms, too.
 var lenient = []string{"material_type", "material_name", "color", "color_hex"}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"spoolwright/auth"
 	"spoolwright/server"
@@ -590,7 +591,7 @@ func (s *Reader) fit(c *column, concept, target string) (string, float64) {
 		}
 		return target, share(texts, func(t string) bool { return !numberLike(t) && !isDate(t) })
 	case "filament_name":
-		return target, share(texts, func(t string) bool { return strings.ContainsFunc(t, isLetter) && !isDate(t) })
+		return target, share(texts, func(t string) bool { return strings.ContainsFunc(t, unicode.IsLetter) && !isDate(t) })
 	case "diameter_mm":
 		return target, share(texts, isDiameter)
 	case "net_weight_grams", "remaining_weight_grams", "used_weight_grams", "gross_weight_grams", "full_weight_grams",

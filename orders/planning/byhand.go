@@ -32,7 +32,7 @@ func (f *farm) chosen(wanted []PlannedRun) (runs []run, rest []unplanned, err er
 	left := map[lacking]*item{}
 	var order []*item // the values of left
 	for _, i := range f.items {
-		key := lacking{text(i.OrderItemID), i.ProductID}
+		key := lacking{value.OrZero(i.OrderItemID), i.ProductID}
 		if left[key] == nil {
 			one := i
 			one.Quantity = 0
@@ -47,7 +47,7 @@ func (f *farm) chosen(wanted []PlannedRun) (runs []run, rest []unplanned, err er
 	var problems server.Problems
 	for n, w := range wanted {
 		field := func(name string) string { return fmt.Sprintf("runs[%d].%s", n, name) }
-		plate := left[lacking{text((*string)(w.OrderItemID.Value)), string(*w.ProductID.Value)}]
+		plate := left[lacking{value.OrZero((*string)(w.OrderItemID.Value)), string(*w.ProductID.Value)}]
 		quantity := *w.Quantity.Value
 		if plate == nil {
 			name := "product_id"

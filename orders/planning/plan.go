@@ -522,13 +522,6 @@ type state struct {
 	}
 }
 
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 func (s *state) farm() *farm {
 	f := &farm{items: s.Items, products: map[string]product{}, printers: s.Printers,
 		spools: s.Spools, left: map[group]value.Decimal{}, loose: map[filament]value.Decimal{}}
@@ -607,7 +600,8 @@ func (f *farm) plan(runs []run, rest []unplanned, last *time.Time, unknown bool)
 		}
 	}
 	value.Sort(plan.Missing, func(a, b MissingFilament) int {
-		return cmp.Or(cmp.Compare(a.MaterialType, b.MaterialType), cmp.Compare(text(a.MaterialName), text(b.MaterialName)),
+		return cmp.Or(cmp.Compare(a.MaterialType, b.MaterialType),
+			cmp.Compare(value.OrZero(a.MaterialName), value.OrZero(b.MaterialName)),
 			cmp.Compare(a.Color, b.Color), cmp.Compare(a.DiameterMM, b.DiameterMM))
 	})
 	return plan

@@ -18,6 +18,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/orders"
 	"spoolwright/server"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -235,8 +236,8 @@ func (s *Service) apply(ctx context.Context, shop, source string, m *message) er
 		}
 		return s.db.Write(ctx, db.SQL(`update shop_orders set order_id = $3, merged = $4, applied = $5,
 				shop_updated_at = $6
-			where shop_id = $1 and number = $2`, shop, m.order, orNil(orderID), text, next,
-			orZero(all.Updated)))
+			where shop_id = $1 and number = $2`, shop, m.order, value.OrNil(orderID), text, next,
+			value.OrNil(all.Updated)))
 	})
 }
 
@@ -281,18 +282,4 @@ func (s *Service) same(ctx context.Context, source, reference string) (id string
 		db.SQL(`select o.id::text, exists (select from shop_orders s where s.order_id = o.id) `+same, source,
 			reference).Into(&id, &follows))
 	return id, follows, err
-}
-
-func orNil(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
-}
-
-func orZero(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t
 }

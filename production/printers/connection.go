@@ -32,7 +32,7 @@ func (c *Connections) Routes() []server.Route {
 	const path = " /api/v1/printers/{id}/connection"
 	return []server.Route{
 		server.Op("GET"+path, server.Admin, server.HandleGet[Connection](c.db, readConnection),
-			getConnectionDoc).ForUsers().Versioned(lockConnection),
+			getConnectionDoc).ForUsers().Versioned(server.LockRow("printer_connections")),
 		server.Op("PUT"+path, server.Admin, server.Handle(c.put), putConnectionDoc).ForUsers(),
 		server.Op("DELETE"+path, server.Admin, server.Handle(c.delete), deleteConnectionDoc).ForUsers(),
 		server.Op("POST"+path+"/test", server.Admin, server.Handle(c.test), testConnectionDoc).ForUsers().WithoutKey(),
@@ -71,10 +71,6 @@ func readConnection(printer string) *db.Stmt {
 	return db.SQL(`
 		select `+connectionColumns+` from printer_connections c
 		join printers p on p.id = c.id and p.hidden_at is null where c.id = $1`, printer)
-}
-
-func lockConnection(ids ...string) []*db.Stmt {
-	return []*db.Stmt{db.SQL(`select id from printer_connections where id = $1 for no key update`, ids[0])}
 }
 
 var getConnectionDoc = &server.Doc{

@@ -12,6 +12,7 @@ import (
 	"spoolwright/production/watch"
 	"spoolwright/server"
 	"spoolwright/server/limit"
+	"spoolwright/value"
 	"spoolwright/value/language"
 )
 
@@ -168,23 +169,16 @@ func (c *Connections) test(ctx context.Context, r *server.Request[struct{}]) (se
 	case errors.As(err, &problem):
 		t := refused(problem)
 		if t.Fingerprint == nil {
-			t.Fingerprint = orNil(found.Fingerprint)
+			t.Fingerprint = value.OrNil(found.Fingerprint)
 		}
 		return server.Encode(t)
 	case err != nil:
 		return nil, err
 	}
-	return server.Encode(ConnectionTest{OK: true, Text: orNil(found.Message), State: orNil(found.State),
-		File: orNil(found.File), Fingerprint: orNil(found.Fingerprint)})
+	return server.Encode(ConnectionTest{OK: true, Text: value.OrNil(found.Message), State: value.OrNil(found.State),
+		File: value.OrNil(found.File), Fingerprint: value.OrNil(found.Fingerprint)})
 }
 
 func refused(p *watch.Problem) ConnectionTest {
-	return ConnectionTest{Problem: new(TestProblem(p.Code)), Text: &p.Text, Fingerprint: orNil(p.Fingerprint)}
-}
-
-func orNil(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
+	return ConnectionTest{Problem: new(TestProblem(p.Code)), Text: &p.Text, Fingerprint: value.OrNil(p.Fingerprint)}
 }
