@@ -42,7 +42,7 @@ func rank(m slicer.Filament, stock []stockedFilament) (ranked []rankedFilament) 
 	kind := typeOf(m)
 	for i := range stock {
 		s := &stock[i]
-		name := orEmpty(s.MaterialName)
+		name := value.OrZero(s.MaterialName)
 		same := inventory.SameMaterial(string(kind), m.Type, name)
 		if s.MaterialType != kind || !same && !inventory.SaysMore(string(kind), m.Type, name) {
 			continue
@@ -52,14 +52,14 @@ func rank(m slicer.Filament, stock []stockedFilament) (ranked []rankedFilament) 
 		} else if m.DiameterMM == 0 && !s.Usual {
 			continue
 		}
-		r := rankedFilament{stockedFilament: s, moreName: !same, distance: colors.Distance(m.Color, orEmpty(s.ColorHex))}
+		r := rankedFilament{stockedFilament: s, moreName: !same, distance: colors.Distance(m.Color, value.OrZero(s.ColorHex))}
 		r.equalColor = r.distance == 0 || m.Color != "" && strings.EqualFold(m.Color, s.Color)
 		if guess := colors.Guess(s.Color); s.ColorHex == nil && guess != "" {
 			if r.distance = colors.Distance(m.Color, guess); colors.Name(guess) == colors.Name(m.Color) {
 				r.distance = min(r.distance, nearColor)
 			}
 		}
-		if brand := strings.ToLower(orEmpty(s.Brand)); brand != "" {
+		if brand := strings.ToLower(value.OrZero(s.Brand)); brand != "" {
 			r.vendor = strings.Contains(strings.ToLower(m.Vendor+" "+m.Profile), brand)
 		}
 		ranked = append(ranked, r)
@@ -74,7 +74,7 @@ func rank(m slicer.Filament, stock []stockedFilament) (ranked []rankedFilament) 
 // ownName returns the name that the farm gives to the color with a code, on a filament of any material, or "".
 func ownName(code string, stock []stockedFilament) string {
 	for _, s := range stock {
-		if code != "" && strings.EqualFold(code, orEmpty(s.ColorHex)) {
+		if code != "" && strings.EqualFold(code, value.OrZero(s.ColorHex)) {
 			return s.Color
 		}
 	}
@@ -90,13 +90,6 @@ func less(a, b bool) int {
 		return -1
 	}
 	return 1
-}
-
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 // maxCandidates is the maximum number of candidates of a filament in a response.

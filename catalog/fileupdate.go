@@ -60,7 +60,7 @@ type knownMaterial struct {
 func (m *knownMaterial) title() string { return materialTitle(m.MaterialType, m.MaterialName, m.Color) }
 
 func materialTitle(kind inventory.MaterialType, name *string, color string) string {
-	return inventory.MaterialLabel(string(kind), orEmpty(name)) + " " + color
+	return inventory.MaterialLabel(string(kind), value.OrZero(name)) + " " + color
 }
 
 // updateFromFile compares the product with the file, and changes it.
@@ -271,7 +271,7 @@ func (p *fileProduct) platesMaterials(at string, file []FileMaterial, known []kn
 func findMaterial(known []knownMaterial, m *FileMaterial) *knownMaterial {
 	for i := range known {
 		if k := &known[i]; !k.taken && k.MaterialType == m.MaterialType && strings.EqualFold(k.Color, m.Color) &&
-			inventory.SameMaterial(string(m.MaterialType), orEmpty(k.MaterialName), orEmpty(m.MaterialName)) {
+			inventory.SameMaterial(string(m.MaterialType), value.OrZero(k.MaterialName), value.OrZero(m.MaterialName)) {
 			return k
 		}
 	}

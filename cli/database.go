@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -50,9 +51,7 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 		}()
 		ownerURL, appURL = private.OwnerURL(), private.AppURL()
 	}
-	if ownerURL == "" {
-		ownerURL = appURL
-	}
+	ownerURL = cmp.Or(ownerURL, appURL)
 	var applied schema.Applied
 	err = db.Await(ctx, c.Log, databasePatience, func(ctx context.Context) (err error) {
 		applied, err = db.Migrate(ctx, ownerURL, appURL, c.Definitions)

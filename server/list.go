@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -505,9 +506,7 @@ func (p Place) condition(occurs func(text string) string) string {
 func words(search string) (words []string) {
 	for _, word := range strings.FieldsFunc(search, value.IsBlank) {
 		trimmed := strings.TrimRight(strings.TrimLeft(word, "("), "),")
-		if trimmed == "" {
-			trimmed = word
-		}
+		trimmed = cmp.Or(trimmed, word)
 		if trimmed != "·" && trimmed != "–" && !slices.Contains(words, trimmed) {
 			words = append(words, trimmed)
 		}

@@ -2,6 +2,7 @@ package spoolman
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -323,9 +324,7 @@ func readFilament(b body, isNew bool) (in inventory.Filament, err error) {
 	}
 	if isNew {
 		color := name
-		if color == "" {
-			color = in.ColorHex.Or("Unknown")
-		}
+		color = cmp.Or(color, in.ColorHex.Or("Unknown"))
 		in.Color = value.Some(color)
 	}
 	return in, nil

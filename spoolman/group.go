@@ -1,6 +1,7 @@
 package spoolman
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -41,9 +42,7 @@ func (q request) groups() error {
 		}
 		key = `nullif(` + column + ` ->> ` + s.arg(name) + `::text, '')`
 	}
-	if title == "" {
-		title = key
-	}
+	title = cmp.Or(title, key)
 	orders := map[string]string{"group.spool_count": "g.spools", "group.in_use_count": "g.in_use",
 		"group.total_remaining": "g.remaining", "group.last_used": "g.last_used", "group.title": "g.title"}
 	order := ""
@@ -56,9 +55,7 @@ func (q request) groups() error {
 			order += column + " " + direction + " nulls last, "
 		}
 	}
-	if order == "" {
-		order = "g.title nulls last, "
-	}
+	order = cmp.Or(order, "g.title nulls last, ")
 	w, err := q.window(maxItems)
 	if err != nil {
 		return err

@@ -382,9 +382,7 @@ func (s *Sheet) Titles(row *Row, rows []Row) (titles []string) {
 		if i < len(given) {
 			title = shortened(strings.Join(strings.Fields(given[i]), " "))
 		}
-		if title == "" {
-			title = fmt.Sprintf("Column %d", i+1)
-		}
+		title = cmp.Or(title, fmt.Sprintf("Column %d", i+1))
 		for first := title; taken[title]; {
 			next[first]++
 			title = fmt.Sprintf("%s (%d)", first, next[first]+1)

@@ -1,8 +1,10 @@
 package transfer
 
 import (
+	"cmp"
 	"math/big"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -48,9 +50,7 @@ func (n Number) Readings() (point, comma string) {
 	decimal := ""
 	if before, after := n.Text[:last], n.Text[last+1:]; !strings.Contains(before, n.Text[last:last+1]) &&
 		(digits.MatchString(after) || after == "" && before != "") {
-		if before == "" {
-			before = "0"
-		}
+		before = cmp.Or(before, "0")
 		if decimal = ungroup(before); decimal != "" && after != "" {
 			decimal = TrimZeros(decimal + "." + after)
 		}
@@ -143,14 +143,7 @@ func (n Number) factor(field, currency string) (factor *big.Rat, ok bool) {
 		return nil, false
 	}
 	unit := strings.TrimSuffix(strings.ToLower(n.Before+n.Unit), ".")
-	has := func(all ...string) bool {
-		for _, u := range all {
-			if unit == u {
-				return true
-			}
-		}
-		return false
-	}
+	has := func(all ...string) bool { return slices.Contains(all, unit) }
 	ends := func(suffix string) bool { return strings.HasSuffix(field, suffix) }
 	switch {
 	case unit == "":

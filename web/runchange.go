@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -244,12 +245,7 @@ func (p *runPage) Of(name, id string) *form {
 
 // Lacks reports whether the page shows a step with the code.
 func (p *runPage) Lacks(code string) bool {
-	for _, s := range p.Shown() {
-		if s.Code == code {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Shown(), func(s step) bool { return s.Code == code })
 }
 
 // correction makes the body of the operation that corrects a run. The body contains the figures that the visitor

@@ -235,12 +235,9 @@ func (p *runPage) CanReplan() bool { return canReplan(p.Run.Status, len(p.Run.It
 
 // LacksPieces reports whether the run has ended without some of its pieces, so that they can be planned again.
 func (p *runPage) LacksPieces() bool {
-	for _, i := range p.Run.Items {
-		if p.Run.HasEnded() && float(i.Good(p.Run.Status)) < float(i.Quantity) {
-			return true
-		}
-	}
-	return false
+	return p.Run.HasEnded() && slices.ContainsFunc(p.Run.Items, func(i runItem) bool {
+		return float(i.Good(p.Run.Status)) < float(i.Quantity)
+	})
 }
 
 // Shown returns the steps that the page lists. It omits steps that ask for a printer or for spools if the run is

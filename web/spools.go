@@ -197,12 +197,8 @@ func (l *spoolList) TooMany() string {
 
 // HasMore reports whether the address sets a filter that the page shows only on demand.
 func (l *spoolList) HasMore() bool {
-	for _, name := range []string{"vendor", "color", "location", "stock", "archived"} {
-		if l.Filter.Get(name) != "" {
-			return true
-		}
-	}
-	return false
+	more := []string{"vendor", "color", "location", "stock", "archived"}
+	return slices.ContainsFunc(more, func(name string) bool { return l.Filter.Get(name) != "" })
 }
 
 // Locations returns the locations of the spools on the page.

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"mime"
 	"net/http"
@@ -166,9 +167,7 @@ func checkPath(u *url.URL, _ string) string {
 // ntfyRequest has a message for a topic of ntfy. The title is encoded as in RFC 2047 if it is not ASCII.
 func ntfyRequest(d delivery) request {
 	text := d.message.Text
-	if text == "" {
-		text = d.message.Title
-	}
+	text = cmp.Or(text, d.message.Title)
 	r := request{d.to.url, http.Header{"Content-Type": {"text/plain; charset=utf-8"},
 		"Title": {mime.BEncoding.Encode("utf-8", d.message.Title)}}, []byte(text)}
 	if d.message.Link != "" {
@@ -201,9 +200,7 @@ func gotifyRequest(d delivery) request {
 		extras["client::notification"] = object{"click": object{"url": d.message.Link}}
 	}
 	text := d.message.Text
-	if text == "" {
-		text = d.message.Title
-	}
+	text = cmp.Or(text, d.message.Title)
 	r := jsonRequest(to, object{"title": d.message.Title, "message": text, "extras": extras})
 	if token := d.token(); token != "" {
 		r.header.Set("X-Gotify-Key", token)

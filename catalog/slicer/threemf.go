@@ -383,9 +383,7 @@ func (a *archive) readMaterial(content io.Reader) error {
 		return nil // the file is useful without it
 	}
 	color := m.Code
-	if color == "" {
-		color = m.Color
-	}
+	color = cmp.Or(color, m.Color)
 	a.materials = append(a.materials, Filament{Type: m.Material, Color: color, Vendor: m.Brand, Profile: m.Label,
 		DensityG: number(m.Density), DiameterMM: number(m.Diameter)})
 	return nil

@@ -2,6 +2,7 @@ package imports
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -217,9 +218,7 @@ func (g *fieldGuess) add(encoded json.RawMessage) {
 // field returns a definition for the field. Its type is the narrowest type that fits all values, or else text.
 func (g *fieldGuess) field(entity, key string) inventory.CustomField {
 	name := strings.TrimSpace(strings.ReplaceAll(key, "_", " "))
-	if name == "" {
-		name = key
-	}
+	name = cmp.Or(name, key)
 	f := inventory.CustomField{Entity: value.Some(inventory.CustomEntity(entity)), Key: value.Some(key),
 		Name: value.Some(strings.ToUpper(name[:1]) + name[1:]), Type: value.Some(inventory.CustomType("text"))}
 	switch {

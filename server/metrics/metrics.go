@@ -3,6 +3,7 @@ package metrics
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -60,9 +61,7 @@ func New(version string, pool func() db.PoolStats, more ...func(Writer)) *Metric
 
 // Observe counts a request. The route is empty if there is none. The routes must be few.
 func (m *Metrics) Observe(route, method string, status int, elapsed time.Duration) {
-	if route == "" {
-		route = "none"
-	}
+	route = cmp.Or(route, "none")
 	if !slices.Contains([]string{"GET", "POST", "PATCH", "DELETE", "HEAD", "PUT", "OPTIONS"}, method) {
 		method = "other" // clients must not be able to create time series
 	}
