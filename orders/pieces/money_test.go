@@ -436,6 +436,19 @@ func TestCorrectedCostOfDeliveredPieces(t *testing.T) {
 	c.Get(t, order).Want(200).Shows(map[string]string{"cost": "10"})
 }
 
+// Of scrapped pieces that come back, those without a known cost still have none.
+func TestReversedPiecesOfUnknownCost(t *testing.T) {
+	t.Parallel()
+	_, c, spool := newCostFarm(t)
+	p := c.NewProduct(t, "P", 10)
+	c.Post(t, products+"/"+p+"/adjust", j{"pieces": 2}).Want(200)
+	printed(t, c, spool, p, nil, 2, 100)
+	scrapped := c.Post(t, products+"/"+p+"/scrap", j{"quantity": 3}).Want(200).ID()
+	c.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": "1", "unvalued_pieces": "0", "piece_value": "1"})
+	c.Post(t, entries+"/"+scrapped+"/reverse", nil).Want(200)
+	c.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": "4", "unvalued_pieces": "2", "piece_value": "2"})
+}
+
 // What an open order is expected to cost follows what a plan would still print, when pieces that were printed for it
 // are lost, or come back broken.
 func TestExpectedCostOfLostPieces(t *testing.T) {
