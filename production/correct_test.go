@@ -125,6 +125,37 @@ func TestPiecesOfUnknownPrice(t *testing.T) {
 		"cost_parts.labour": "null", "cost": "null"})
 }
 
+// The work of a completed run follows from its items: another product has its own work, which is then stored.
+func TestWorkOfChangedItems(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Operator(t)
+	prices(t, c, "2", "0.5", "30")
+	products := "/api/v1/products"
+	lamp := c.Post(t, products, j{"name": "Lamp", "labour_minutes": 6}).Want(201).ID()
+	ring := c.Post(t, products, j{"name": "Ring", "labour_minutes": 60}).Want(201).ID()
+	run := c.Post(t, runs, j{"items": []j{{"product_id": lamp, "quantity": 2}},
+		"materials": []j{{"spool_id": createSpool(t, c, nil), "actual_weight_grams": 10}}}).Want(201)
+	path, item := runs+"/"+run.ID(), "/items/"+run.Text("items.0.id")
+	labour := func(want string) {
+		t.Helper()
+		c.Get(t, path).Shows(map[string]string{"cost_parts.labour": want})
+	}
+	c.Post(t, path+"/complete", nil).Want(200)
+	labour("6")
+	c.Patch(t, path+item, j{"product_id": ring}).Want(200)
+	labour("60")
+	c.Patch(t, products+"/"+ring, j{"labour_minutes": 6}).Want(200)
+	c.Patch(t, path+item, j{"product_id": ring, "successful_quantity": 1, "failed_quantity": 1}).Want(200)
+	labour("30")
+	c.Post(t, path+"/items", j{"product_id": lamp}).Want(201)
+	labour("33")
+	c.Patch(t, products+"/"+lamp, j{"labour_minutes": 60}).Want(200)
+	c.Patch(t, path+item, j{"successful_quantity": 2, "failed_quantity": 0}).Want(200)
+	labour("63")
+	c.Post(t, path+"/correct", j{"actual_print_time_hours": 1}).Want(200)
+	labour("63")
+}
+
 // A correction follows the rule of complete for spools that do not have what was used, and may fill a spool over its
 // capacity.
 func TestCorrectShortfall(t *testing.T) {

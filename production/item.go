@@ -104,11 +104,13 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	item := db.SQL(`
 		with changed as (
 			insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
-				estimated_material_cost, estimated_total_cost, order_item_id, parts_from_stock, planned_bom)
+				estimated_material_cost, estimated_total_cost, order_item_id, parts_from_stock, planned_bom,
+				labour_minutes)
 			select $1::uuid, run.id, p.id, $3::int, $4::int, $5::int, $9,
 				coalesce($6::numeric, round(p.material_cost * $3::int, 6)),
 				coalesce($7::numeric, round(case when $11 then p.material_cost else p.total_cost end * $3::int, 6)), $10::uuid,
-				$11::boolean, case when run.status = 'pending' then product_bom(p.id, $11) end
+				$11::boolean, case when run.status = 'pending' then product_bom(p.id, $11) end,
+				`+workOf("run.id", "p.id", "$11::boolean")+`
 			from production_runs run cross join lateral `+product+` p
 			where run.id = $2 and run.hidden_at is null
 				and (select count(*) from run_items other where other.run_id = $2) < $8
@@ -140,6 +142,16 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 		return nil, server.TooManyEntries("items")
 	}
 	return nil, order.err(in)
+}
+
+// workOf returns an SQL expression: the minutes of work on a piece of a product, if the run is completed and work has a
+// price. Items store them, as complete does, so that later changes of products do not change the cost of the run.
+func workOf(run, product, alone string) string {
+	return `(select w.labour_minutes
+				from production_runs r
+				cross join lateral estimate_products(array[` + product + `], array[1::numeric], array[` + alone + `]) w
+				where r.id = ` + run + ` and r.status = 'completed' and r.labour_hour_cost > 0
+					and w.labour_minutes <= 999999999)`
 }
 
 // lockRun returns a statement that locks a run until the end of the transaction. The lock keeps concurrent requests
@@ -247,7 +259,9 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		if newProduct || in.PartsFromStock.Set {
 			set += `, planned_bom = case when product_id = ` + product + ` and parts_from_stock = ` + alone + ` then planned_bom
 				when exists (select from production_runs r where r.id = $2 and r.status = 'pending')
-				then product_bom(` + product + `, ` + alone + `) end`
+				then product_bom(` + product + `, ` + alone + `) end,
+				labour_minutes = case when product_id = ` + product + ` and parts_from_stock = ` + alone + `
+				then labour_minutes else ` + workOf("$2", product, alone) + ` end`
 		}
 		if newProduct && !unlink { // the item of an order that the item continues to print
 			args = append(args, in.OrderItemID.Arg())

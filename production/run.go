@@ -940,7 +940,8 @@ func (h handlers) updateOf(run string, in Run) *runUpdate {
 // estimate returns a statement that computes the estimates that no client gave from the current bills of materials
 // of the run's items. It must follow statements that change items. An estimate is null without items, and if it
 // exceeds the largest value. A run that has ended keeps its estimates. In a completed run, the statement also
-// computes the work and the wasted part of the filament from the numbers of pieces, as a correction does.
+// computes the work and the wasted part of the filament from the numbers of pieces. What was unknown at the end stays
+// unknown until a correction.
 func estimate(run string) *db.Stmt {
 	return db.SQL(`
 		update production_runs r set
