@@ -7,8 +7,9 @@ begin
 	return new;
 end $$;
 
--- Removes the row with the id from the list of a kind, unless it is hidden: deletes the row, or hides it if a foreign key
--- refers to it. Subtracts it from the total, and returns how many rows it added to it.
+-- Removes the row with the id from the list of a kind, unless it is hidden: deletes the row, or hides it if another row
+-- refers to it. The check waits for transactions that delete such rows. Subtracts the row from the total of the list,
+-- and returns the change.
 create or replace function remove_row(of_kind text, of_id uuid) returns bigint language plpgsql as $$
 declare
 	n bigint;
