@@ -93,7 +93,7 @@ type history struct {
 type lawRun struct {
 	path, material string
 	items          []lawItem
-	edited         bool // its items, perhaps after its end, which leaves what was spent
+	edited         bool // its items, since its end or last correction, which leaves costs that were unknown
 }
 
 type lawOrder struct {
@@ -305,6 +305,7 @@ func (h *history) complete(r *lawRun) bool {
 		body["items"] = h.counts(r)
 	}
 	_, ok := h.post(r.path+"/complete", body)
+	r.edited = r.edited && !ok
 	return ok
 }
 
@@ -327,6 +328,7 @@ func (h *history) correct(r *lawRun) bool {
 		body["materials"] = []j{{"id": r.material, "actual_weight_grams": h.IntN(400)}}
 	}
 	_, ok := h.post(r.path+"/correct", body)
+	r.edited = r.edited && !ok
 	return ok
 }
 
