@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"spoolwright/tests/testkit"
@@ -147,12 +148,16 @@ func (f *netFarm) net() map[netKey]netNeed {
 	return all
 }
 
+// netChanges are the numbers of requests of each kind that change has made with success.
+var netChanges [7]atomic.Int64
+
 // change does one of the things that a farm does with pieces. The request may be rejected.
 func (f *netFarm) change(t testing.TB, c *testkit.Client, r *rand.Rand) {
 	i, run := f.items[r.IntN(len(f.items))], f.runs[r.IntN(len(f.runs))]
 	product, few := "/api/v1/products/"+f.products[r.IntN(len(f.products))].id, 1+r.Int64N(3)
 	method, path, body := "POST", ordersURL+"/"+i.order, j{"quantity": few}
-	switch r.IntN(9) {
+	kind := min(r.IntN(9), len(netChanges)-1)
+	switch kind {
 	case 0:
 		path, body = path+"/deliver", j{"items": []j{{"id": i.id, "quantity": few}}}
 	case 1:
@@ -172,8 +177,11 @@ func (f *netFarm) change(t testing.TB, c *testkit.Client, r *rand.Rand) {
 		method, path = "PATCH", runsURL+"/"+run.id+"/items/"+run.itemID
 		body = j{"successful_quantity": good, "failed_quantity": run.pieces - good}
 	}
-	if a := c.Do(t, method, path, body); a.Status >= 500 {
+	switch a := c.Do(t, method, path, body); {
+	case a.Status >= 500:
 		t.Fatalf("%s: %d %s", a.What, a.Status, a.Body)
+	case a.Status < 300:
+		netChanges[kind].Add(1)
 	}
 }
 
@@ -302,9 +310,18 @@ func TestPlansOfPieces(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	farms := uint64(testkit.InCI(12, 60))
+	var ran atomic.Uint64
+	t.Cleanup(func() { // after the farms
+		for kind := range netChanges {
+			if ran.Load() == farms && netChanges[kind].Load() == 0 {
+				t.Errorf("no change of the kind %d succeeded", kind)
+			}
+		}
+	})
 	for seed := range farms {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
+			ran.Add(1)
 			c := api.Operator(t)
 			f := randomNetFarm(t, c, rand.New(rand.NewPCG(seed, 45)))
 			want := f.net()
