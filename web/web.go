@@ -425,7 +425,7 @@ func (v *visit) csvFile(resources string, err error) (*csv.Writer, error) {
 // lists are the lists to which the pages of errors and of removed things lead, by their addresses.
 var lists = map[string]language.Text{"/spools": "Spools", "/filaments": "Filaments", "/products": "Products",
 	"/printers": "Printers", "/runs": "Runs", "/orders": "Orders", "/stock": "Stock levels", "/reports": "Reports",
-	"/settings": "Settings", "/vendors": "Vendors", "/settings/users": "Users", "/settings/fields": "Custom fields"}
+	"/settings": "Settings", "/vendors": "Vendors", "/settings/users": "People", "/settings/fields": "Custom fields"}
 
 // List returns the list to which the address belongs, or an empty option.
 func (v *visit) List() option { return option{v.Section(), v.t(lists[v.Section()])} }
