@@ -59,7 +59,7 @@ async function audit(page, name) {
     }
     for (const dialog of document.querySelectorAll("dialog")) dialog.show();
     for (const e of document.querySelectorAll("main *")) { // clipped texts are blocks, which axe-core does not know
-      if (getComputedStyle(e).webkitLineClamp !== "none") e.style.display = "block";
+      if (getComputedStyle(e).webkitLineClamp !== "none") e.style.setProperty("display", "block", "important");
     }
     const { axe } = globalThis;
     const result = await axe.run(document, { runOnly: standards, preload: false });
