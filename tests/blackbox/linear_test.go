@@ -121,7 +121,7 @@ func TestReadersAreLinear(t *testing.T) {
 	w := newUnlimitedAPI(t)
 	farm := w.api.Tenant(t)
 	admin := farm.User(t, "admin")
-	body, file, stream := 8<<10, 8<<10, 32<<10 // a quarter of the larger text
+	body, file, stream := 16<<10, 16<<10, 64<<10 // a quarter of the larger text
 	if os.Getenv("CI_STRICT") == "1" {
 		body, file, stream = 64<<10, 256<<10, 12<<20
 	}
