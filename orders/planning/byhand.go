@@ -47,7 +47,7 @@ func (f *farm) chosen(wanted []PlannedRun) (runs []run, rest []unplanned, err er
 	var problems server.Problems
 	for n, w := range wanted {
 		field := func(name string) string { return fmt.Sprintf("runs[%d].%s", n, name) }
-		plate := left[lacking{value.OrZero((*string)(w.OrderItemID.Value)), string(*w.ProductID.Value)}]
+		plate := left[lacking{string(w.OrderItemID.Or("")), string(*w.ProductID.Value)}]
 		quantity := *w.Quantity.Value
 		if plate == nil {
 			name := "product_id"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,24 +12,6 @@ import (
 	"spoolwright/orders/stock"
 	"spoolwright/tests/testkit"
 )
-
-// lines is a log that tests read while others write it.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // watch runs a Watcher until end is called.
 func watch(t *testing.T, d *db.DB, log *slog.Logger, poll time.Duration) (end func()) {
@@ -56,7 +37,7 @@ func TestWatcher(t *testing.T) {
 		return n
 	}
 	countLowStock(t, c)
-	var log lines
+	var log testkit.Log
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	end := watch(t, d, logger, 10*time.Millisecond)
 	level := c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 900}).Want(201).ID()

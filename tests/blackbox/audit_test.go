@@ -1,7 +1,6 @@
 package blackbox_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -503,7 +502,7 @@ func TestOldEntriesAreDeleted(t *testing.T) {
 // The log of the service has each entry of the service in a line of its own, once its transaction is committed.
 func TestAuditLines(t *testing.T) {
 	t.Parallel()
-	var lines lockedBuffer
+	var lines testkit.Log
 	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 4,
 		Log: slog.New(slog.NewJSONHandler(&lines, nil))})
 	check(t, err)
@@ -529,22 +528,4 @@ func TestAuditLines(t *testing.T) {
 		`","actor_kind":"user","actor_id":"` + admin.Actor.User + `","actor_name":"Test admin","address":"203.0.113.77",` +
 		`"object_kind":"settings","object_name":"tenant ` + tenant.ID + `","fields":["currency"]}` + "\n"}
 	testkit.EqualSlices(t, found, want, "lines of the log")
-}
-
-// lockedBuffer is a buffer for concurrent writers.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

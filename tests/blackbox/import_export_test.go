@@ -286,7 +286,7 @@ func testImportExport(t *testing.T, p program) {
 	} {
 		c := exec.Command(string(p), args...)
 		c.Dir, c.Env = "/", processEnv(env)
-		var out outputBuffer
+		var out testkit.Log
 		c.Stdout = &out
 		check(t, c.Start())
 		ended := make(chan error, 1)

@@ -792,7 +792,7 @@ auth_file = %s/users
 `, direct.Query().Get("host"), direct.Query().Get("port"), dir, dir), 0o644))
 	c := exec.Command(binary, "pgbouncer.ini")
 	c.Dir = dir
-	var output outputBuffer
+	var output testkit.Log
 	c.Stdout, c.Stderr = &output, &output
 	c.SysProcAttr = bouncerAttributes(t, dir)
 	check(t, c.Start())

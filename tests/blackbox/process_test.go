@@ -203,29 +203,11 @@ func (p program) addUser(t *testing.T, env []string, tenant, email, role string)
 		"--role", role, "--password-stdin", "--new-tenant", "--init")
 }
 
-// outputBuffer collects what a process writes. It is safe for concurrent use.
-type outputBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *outputBuffer) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *outputBuffer) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // process is a running service, or another server such as nginx.
 type process struct {
 	cmd            *exec.Cmd
 	url            string // base URL, set by awaitReady
-	stdout, stderr outputBuffer
+	stdout, stderr testkit.Log
 	client         *http.Client
 	exited         chan struct{} // closed when the process has exited
 }

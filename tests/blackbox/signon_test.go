@@ -77,7 +77,7 @@ func TestSignOnProvider(t *testing.T) {
 // startProvider starts the provider on the port, and waits until it listens.
 func startProvider(t *testing.T, folder, port, redirectURI string) {
 	t.Helper()
-	var output outputBuffer
+	var output testkit.Log
 	provider := exec.Command("node", "testdata/sign-on/provider.mjs", folder, port, redirectURI)
 	provider.Stdout, provider.Stderr = &output, &output
 	check(t, provider.Start())

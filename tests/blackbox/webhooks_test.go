@@ -66,7 +66,7 @@ func TestWebhookReceivers(t *testing.T) {
 			}
 			port := freePorts(t, "127.0.0.1", 1)[0]
 			path, secret := newWebhook(t, c, token, "http://127.0.0.1:"+port)
-			var out, complaints outputBuffer
+			var out, complaints testkit.Log
 			process := exec.Command(command[0], command[1:]...)
 			process.Dir, process.Stdout, process.Stderr = dir, &out, &complaints
 			process.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret, "PORT="+port)
