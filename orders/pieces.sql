@@ -1,10 +1,11 @@
 -- Returns the items of a run whose pieces are in the ledger or should be: their good pieces and the cost of these, and
--- what the ledger has (had, had_cost, and whether there is an entry: known). takes reports whether the item uses
--- components, and used whether the ledger has used ones. at is when the pieces count, or null for now. With p_none, no
--- pieces are good. Pieces that leave the stock come first.
+-- what the ledger has (had, and whether there is an entry: known). Of these, unknown pieces have no known cost, and the
+-- others have the cost had_cost. takes reports whether the item uses components, and used whether the ledger has used
+-- ones. at is when the pieces count, or null for now. With p_none, no pieces are good. Pieces that leave the stock come
+-- first.
 create or replace function run_pieces(run uuid, ended timestamptz, p_none boolean)
 returns table (id uuid, product_id uuid, good int, had bigint, known boolean, takes boolean, cost numeric,
-	used boolean, had_cost numeric, at timestamptz)
+	used boolean, unknown bigint, had_cost numeric, at timestamptz)
 language plpgsql stable as $$
 #variable_conflict use_column
 begin
@@ -17,8 +18,8 @@ begin
 			where i.run_id = run and not p_none
 		), had as materialized (
 			select e.run_item_id as id, e.product_id, sum(e.pieces - e.shortfall) as pieces,
-				case when coalesce(sum(e.pieces - e.shortfall) filter (where e.cost is null), 0) = 0
-					then coalesce(sum(e.cost), 0) end as cost,
+				coalesce(sum(e.pieces - e.shortfall) filter (where e.cost is null), 0) as unknown,
+				coalesce(sum(e.cost), 0) as cost,
 				(array_agg(coalesce(e.happened_at, e.created_at) order by e.created_at desc, e.id desc))[1] as at
 			from piece_entries e
 			where e.run_id = run and e.kind in ('produced', 'corrected')
@@ -32,7 +33,7 @@ begin
 				where x.run_id = run and x.run_item_id = coalesce(g.id, h.id) and x.kind = 'used'
 				group by x.product_id having sum(x.pieces) <> 0
 			) as used,
-			case when h.id is null then 0 else h.cost end as had_cost,
+			coalesce(h.unknown, 0) as unknown, coalesce(h.cost, 0) as had_cost,
 			-- Pieces recorded within a minute after the end keep the time of the record; null means now.
 			case when ended is null or h.at >= ended and h.at < ended + interval '1 minute' then h.at
 				when ended < now() then ended end as at
@@ -91,6 +92,33 @@ begin
 	end loop;
 end $$;
 
+-- Returns how many of the p_good pieces of an item of a run the order does not have yet.
+create or replace function undelivered(run_item uuid, p_good int) returns bigint language sql stable as $$
+	select p_good - coalesce((
+		select o.delivered from run_items i cross join lateral order_item_own(i.order_item_id) o
+		where i.id = run_item and o.item = run_item), 0)
+$$;
+
+-- Gives p_unknown pieces of an item of a run, which had no known cost, the cost p_cost: the pieces are taken back without
+-- a cost, and added again with it. entry has the other columns of both entries. Of the pieces, p_left may still be in
+-- stock; there they are among those without a known cost, which leave the stock first.
+create or replace function settle_run_cost(entry piece_entries, p_unknown bigint, p_left bigint, p_cost numeric)
+returns void language plpgsql as $$
+declare
+	there bigint;
+begin
+	select least(p_unknown, p_left, s.unvalued) into there from product_pieces s where s.product_id = entry.product_id;
+	entry.pieces := -there;
+	entry.unvalued := -there;
+	entry.shortfall := p_unknown - there;
+	perform move_pieces(entry);
+	entry.pieces := there;
+	entry.unvalued := null;
+	entry.shortfall := there - p_unknown;
+	entry.cost := p_cost;
+	perform move_pieces(entry, p_of => p_unknown);
+end $$;
+
 -- Records in the ledger of pieces what a run has produced: the good pieces of its items, by run_item_pieces. It only
 -- adds entries for differences, so it can run at any time, and any number of times. The first entry of an item has the
 -- kind produced, later entries have the kind corrected.
@@ -100,8 +128,7 @@ end $$;
 --
 -- The cost of the good pieces is the share of the item in the cost of the run, plus the cost of the used components.
 -- It is known if the run has ended and all parts of its cost are known. If only the cost changes later, an entry
--- without pieces has the difference. If it becomes known later, the pieces are taken back without a cost, and added
--- again with it.
+-- without pieces has the difference. If it becomes known later, settle_run_cost gives it to the pieces.
 --
 -- Each request that changes the status or the items of a run calls it after the change; see Orders.Settle in
 -- production. The request has locked the run, so no concurrent request changes it. A deleted run has no row.
@@ -113,7 +140,9 @@ language plpgsql as $$
 declare
 	ended timestamptz; -- the end of a completed run
 	item record;
-	change numeric; -- of the cost of the good pieces; null if unknown
+	total numeric; -- the cost of the good pieces; null if unknown
+	change numeric; -- of the cost in the ledger
+	gone bigint; -- pieces without a known cost that leave
 	back bigint; -- pieces that come back, but were not in stock when they went out
 	entry piece_entries;
 begin
@@ -138,18 +167,12 @@ begin
 		) e
 		cross join lateral count_after(e.product_id, least(e.at, ended)) c
 		where (e.at < ended or e.at >= ended + interval '1 minute') and c.created_at < greatest(e.at, ended)
-	) or not p_none and exists (select from piece_entries e where e.run_id = run and e.cost is null) and exists (
-		select from run_lines(run) l
-		cross join lateral (select l.filament + l.waste + l.machine + l.energy + l.labour as cost) c
-		where l.good > 0 and not l.valued and c.cost is not null
-			and not exists (select from piece_entries e where e.run_id = run and e.run_item_id = l.item and e.kind = 'used')
 	) then
 		perform settle_run_pieces(run, true);
 	end if;
 
 	for item in select * from run_pieces(run, ended, p_none) loop
-		continue when item.good = item.had
-			and (item.good = 0 or (item.cost is null or item.had_cost is null) and item.takes = item.used);
+		continue when item.good = item.had and (item.good = 0 or item.cost is null and item.takes = item.used);
 		entry := null;
 		entry.run_id := run;
 		entry.run_item_id := item.id;
@@ -162,26 +185,41 @@ begin
 			else (select e.order_item_id from piece_entries e where e.run_id = run and e.run_item_id = item.id
 				order by e.created_at desc, e.id desc limit 1) end;
 		perform settle_run_parts(entry, item.product_id, item.good, item.had, item.takes, item.used);
-		change := case when item.good = 0 then 0 else item.cost end - item.had_cost;
-		if change is not null and item.good > 0 and item.takes then
-			select case when count(*) = count(e.cost) then change - coalesce(sum(e.cost), 0) end into change
+		entry.product_id := item.product_id;
+		entry.kind := case when item.known then 'corrected' else 'produced' end;
+		total := case when item.good = 0 then 0 else item.cost end;
+		if total is not null and item.good > 0 and item.takes then
+			select case when count(*) = count(e.cost) then total - coalesce(sum(e.cost), 0) end into total
 			from piece_entries e where e.run_id = run and e.run_item_id = item.id and e.kind = 'used';
 		end if;
+		-- Pieces without a known cost leave first.
+		gone := least(item.unknown, item.had - item.good);
+		if gone > 0 then
+			entry.pieces := -gone;
+			entry.unvalued := -gone;
+			perform move_pieces(entry);
+			entry.unvalued := null;
+			item.had := item.had - gone;
+			item.unknown := item.unknown - gone;
+		end if;
+		if item.unknown > 0 and item.good > 0 and total is not null then
+			change := round(total * item.had / item.good, 6) - item.had_cost;
+			perform settle_run_cost(entry, item.unknown, undelivered(item.id, item.good), change);
+			item.had_cost := item.had_cost + change;
+		end if;
+		change := case when total is null and item.good < item.had
+			then -round(item.had_cost * (item.had - item.good) / item.had, 6) else total - item.had_cost end;
 		continue when item.good = item.had and coalesce(change, 0) = 0;
 		-- Pieces that an earlier correction took away although they were no longer in stock come back first, also those
 		-- of an item that was removed from the run.
 		select greatest(least(coalesce(sum(e.shortfall), 0), item.good - item.had), 0) into back
 		from piece_entries e
 		where e.run_id = run and e.product_id = item.product_id and e.kind in ('produced', 'corrected');
-		entry.product_id := item.product_id;
-		entry.kind := case when item.known then 'corrected' else 'produced' end;
 		entry.pieces := item.good - item.had - back;
 		entry.shortfall := -back;
 		entry.cost := change;
 		perform move_pieces(entry,
 			p_of => case when item.good > item.had then item.good - item.had else item.good end,
-			p_left => case when item.good = item.had then item.good - coalesce((
-				select o.delivered from run_items i cross join lateral order_item_own(i.order_item_id) o
-				where i.id = item.id and o.item = item.id), 0) end);
+			p_left => case when item.good = item.had then undelivered(item.id, item.good) end);
 	end loop;
 end $$;

@@ -597,6 +597,30 @@ func (h *history) check() {
 	}
 }
 
+// unknownItem returns the id of an item of an ended run that has pieces without a known cost, although all costs of the
+// run and of the parts that the item used are known, or nil.
+func (l ledger) unknownItem(run row, stored parts) any {
+	if slices.ContainsFunc(runParts, func(name string) bool { return stored[name] == nil }) {
+		return nil
+	}
+	for _, item := range l.where("run_items", "run_id", run["id"]) {
+		unknown, used := int64(0), true
+		for _, e := range l.where("piece_entries", "run_item_id", item["id"]) {
+			switch {
+			case e["cost"] != nil:
+			case e["kind"] == "used":
+				used = false
+			default:
+				unknown += e.int("pieces") - e.int("shortfall")
+			}
+		}
+		if used && unknown != 0 {
+			return item["id"]
+		}
+	}
+	return nil
+}
+
 // equalsModel compares the farm with the model.
 func (h *history) equalsModel(waiting *big.Rat) {
 	l := readLedger(h.t, h.c.API, h.c)
@@ -624,6 +648,9 @@ func (h *history) equalsModel(waiting *big.Rat) {
 		totals[run["id"]] = stored
 		for _, name := range runParts {
 			stored[name] = run.rat(name + "_cost")
+		}
+		if id := l.unknownItem(run, stored); id != nil {
+			h.failf("all costs of a run are known, but not those of all pieces of its item %v: %v", id, run)
 		}
 		if slices.ContainsFunc(h.runs, func(r *lawRun) bool { return r.edited && r.path == runs+"/"+run["id"].(string) }) {
 			continue

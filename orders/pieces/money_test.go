@@ -1,6 +1,7 @@
 package pieces_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/big"
 	"slices"
@@ -199,6 +200,42 @@ func TestCostBecomesKnown(t *testing.T) {
 			c.Post(t, run+"/correct", j{"materials": []j{{"spool_id": spool, "cost_per_gram": 0.02}}}).Want(200)
 			c.Get(t, stockReport).Want(200).Shows(map[string]string{"piece_value": "6", "on_hand": "3"})
 			c.Get(t, margins).Want(200).Shows(map[string]string{"cost": "4", "waiting_cost": "0"})
+		})
+	}
+}
+
+// When the cost of delivered pieces becomes known, the order has it. Other pieces in stock keep their number and their
+// cost, or stay without one.
+func TestCostOfDeliveredPiecesBecomesKnown(t *testing.T) {
+	t.Parallel()
+	for _, others := range []struct{ counted, printed int }{{0, 0}, {0, 4}, {3, 0}, {3, 9}} {
+		t.Run(fmt.Sprintf("%+v", others), func(t *testing.T) {
+			t.Parallel()
+			_, c, priced := newCostFarm(t)
+			spool := c.NewSpool(t, 100_000, j{"net_weight_grams": 100_000})
+			p := c.NewProduct(t, "P", 100)
+			order, item := c.NewOrder(t, p, 5)
+			run := printed(t, c, spool, p, item, 5, 500)
+			c.Post(t, order+"/deliver", nil).Want(200).Shows(map[string]string{
+				"unknown_parts": "[filament waste revenue]"})
+			c.Post(t, products+"/"+p+"/count", j{"counted": others.counted}).Want(200)
+			value := "0"
+			if others.printed > 0 {
+				printed(t, c, priced, p, nil, others.printed, 100*others.printed)
+				value = fmt.Sprint(2 * others.printed)
+			} else if others.counted > 0 {
+				value = "null"
+			}
+			inStock := map[string]string{"on_hand": fmt.Sprint(others.counted + others.printed),
+				"unvalued_pieces": fmt.Sprint(others.counted), "piece_value": value}
+			c.Get(t, stockReport).Want(200).Shows(inStock)
+			for grams, cost := range map[string]string{"0.04": "20", "0.02": "10"} {
+				c.Post(t, run+"/correct", j{"materials": []j{{"spool_id": spool, "cost_per_gram": json.Number(grams)}}}).
+					Want(200)
+				c.Get(t, order).Want(200).Shows(map[string]string{"cost": cost, "unknown_parts": "[revenue]"})
+				c.Get(t, margins).Want(200).Shows(map[string]string{"cost": cost, "unknown_parts": "[revenue]"})
+				c.Get(t, stockReport).Want(200).Shows(inStock)
+			}
 		})
 	}
 }

@@ -272,15 +272,21 @@ func (l ledger) movement(s *pool, e row, before []row) (movement, bool) {
 }
 
 // comesBack returns how many pieces of an entry do not come into stock, because the run brought them before, and they
-// were gone when a correction took them out.
+// were gone when a correction took them out. If the entry only gives pieces a cost that has become known, these are those
+// that were gone when the entry before it took them back without a cost.
 func (l ledger) comesBack(e row, before []row) (pieces int64) {
 	if e["run_id"] == nil || e["kind"] == "used" || e["at_count"] != nil {
 		return 0
 	}
+	var last row
 	for _, b := range before {
 		if b["run_id"] == e["run_id"] && b["product_id"] == e["product_id"] && b["kind"] != "used" {
-			pieces += b.int("shortfall")
+			last, pieces = b, pieces+b.int("shortfall")
 		}
+	}
+	if last["run_item_id"] == e["run_item_id"] && last["cost"] == nil && e["cost"] != nil &&
+		last.int("pieces") == -e.int("pieces") && last.int("shortfall") == -e.int("shortfall") {
+		return last.int("shortfall")
 	}
 	return min(pieces, e.int("pieces")-e.int("shortfall"))
 }
