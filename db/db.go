@@ -113,7 +113,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{
-		pool: pool, schema: schemaOf(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
+		pool: pool, schema: Schema(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
 		log: c.Log, now: c.Now, roundTrip: c.RoundTrip,
 		named: named, queued: make(chan struct{}, 1), deadline: deadline,
 	}

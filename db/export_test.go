@@ -6,8 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"spoolwright/db/schema"
 )
 
 // Pool returns the pool, for tests that use a connection without a tenant.
@@ -20,9 +18,6 @@ func (d *DB) Unprepare() { d.unprepared.Store(true) }
 func Notify(ctx context.Context, n *pgconn.Notice) {
 	recordNotice(ctx.Value(txKey{}).(*transaction).conn.Conn().PgConn(), n)
 }
-
-// Schema is schemaOf.
-func Schema(features []Definition) schema.Schema { return schemaOf(features) }
 
 // AppendString is appendString.
 func AppendString[S string | []byte](to []byte, s S) []byte { return appendString(to, s) }

@@ -29,13 +29,13 @@ func Definitions(pkg string, files fs.FS, order ...string) []Definition {
 	return schema.Definitions(pkg, files, order...)
 }
 
-// schemaOf returns the schema of a program with the definitions of its features.
-func schemaOf(features []Definition) schema.Schema {
+// Schema returns the schema of a program with the definitions of its features.
+func Schema(features []Definition) schema.Schema {
 	return schema.Schema{Migrations: migrations, Definitions: slices.Concat(ownDefinitions, features), Role: appRole}
 }
 
 // Migrate migrates the database at ownerURL to this program's schema. The login of memberURL, if it is another login,
 // becomes a member of spoolwright_app if the owner may grant the membership.
 func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definition) (schema.Applied, error) {
-	return schemaOf(features).Migrate(ctx, ownerURL, memberURL)
+	return Schema(features).Migrate(ctx, ownerURL, memberURL)
 }
