@@ -288,42 +288,6 @@ func TestEncodeStrings(t *testing.T) {
 	})
 }
 
-func TestAppendString(t *testing.T) {
-	t.Parallel()
-	for _, text := range append([]string{"\x00", "a\x00b"}, nastyTexts...) {
-		for _, got := range [][]byte{db.AppendString([]byte("x"), text), db.AppendString([]byte("x"), []byte(text))} {
-			var back string
-			if err := json.Unmarshal(got[1:], &back); err != nil || back != text || got[0] != 'x' {
-				t.Errorf("%.40q is encoded as %.80s: %v", text, got, err)
-			}
-		}
-	}
-	// Invalid UTF-8 cannot come from PostgreSQL, but from requests. Each invalid byte becomes U+FFFD.
-	for text, want := range map[string]string{
-		"\xff":             `"\ufffd"`,
-		"a\xc3":            `"a\ufffd"`,
-		"\xed\xa0\x80":     `"\ufffd\ufffd\ufffd"`,
-		"\xf0\x9f\xa7x\"":  `"\ufffd\ufffd\ufffdx\""`,
-		"\xc0\x80":         `"\ufffd\ufffd"`,
-		"\xf4\x90\x80\x80": `"\ufffd\ufffd\ufffd\ufffd"`,
-	} {
-		testkit.Equal(t, string(db.AppendString(nil, text)), want, "%q is encoded as", text)
-	}
-}
-
-func FuzzAppendString(f *testing.F) {
-	for _, text := range nastyTexts {
-		f.Add(text)
-	}
-	f.Add("\xff\x00\xed\xa0\x80")
-	f.Fuzz(func(t *testing.T, text string) {
-		var back string
-		if err := json.Unmarshal(db.AppendString(nil, text), &back); err != nil || back != string([]rune(text)) {
-			t.Errorf("%q is encoded as %s", text, db.AppendString(nil, text))
-		}
-	})
-}
-
 // The methods of a statement return the same result for no row, one row and several, and after a second run.
 func TestStatementResults(t *testing.T) {
 	t.Parallel()

@@ -19,9 +19,6 @@ func Notify(ctx context.Context, n *pgconn.Notice) {
 	recordNotice(ctx.Value(txKey{}).(*transaction).conn.Conn().PgConn(), n)
 }
 
-// AppendString is appendString.
-func AppendString[S string | []byte](to []byte, s S) []byte { return appendString(to, s) }
-
 // SetDeadline replaces the deadline of calls that begin afterwards. A test whose transactions wait for it sets a long
 // one, so that its verdict does not depend on the speed of the machine.
 func (d *DB) SetDeadline(after time.Duration) { d.deadline = after }
