@@ -5,6 +5,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,11 @@ type Config struct {
 	URL      string       // of a login that is a member of spoolwright_app
 	MaxConns int          // size of the pool; 0 means eight per core, at least 8 and at most 32
 	Log      *slog.Logger // nil discards
+
+	// Deadline limits the time of one call, including the wait for a connection; 0 means 10 seconds. If another call
+	// sends a quick read in its pipeline, the pipeline has a new deadline. The timeouts of settingsSQL are shorter than
+	// 10 seconds, so that PostgreSQL cancels a slow statement and the connection stays usable.
+	Deadline time.Duration
 
 	// Definitions are the features' definitions, as given to Migrate. Open and Ready fail while one is missing.
 	Definitions []Definition
@@ -70,11 +76,6 @@ type Statement struct {
 	SQL  string
 	Args []any
 }
-
-// deadline limits the time of one call, including the wait for a connection. If another call sends a quick read in its
-// pipeline, the pipeline has a new deadline. The timeouts of settingsSQL are shorter, so that PostgreSQL cancels a
-// slow statement and the connection stays usable.
-const deadline = 10 * time.Second
 
 // Open connects to the database, and tests that row-level security applies to the transactions of the DB. The error
 // has one line. It reports that the database is unreachable or not migrated, or that a tenant could see rows of
@@ -115,7 +116,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	d := &DB{
 		pool: pool, schema: Schema(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
 		log: c.Log, now: c.Now, roundTrip: c.RoundTrip,
-		named: named, queued: make(chan struct{}, 1), deadline: deadline,
+		named: named, queued: make(chan struct{}, 1), deadline: cmp.Or(c.Deadline, 10*time.Second),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -123,7 +124,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if d.now == nil {
 		d.now = time.Now
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, d.deadline)
 	defer cancel()
 	if err = d.Ready(ctx); err == nil || errors.Is(err, errClocks) {
 		err = d.selfTest(ctx)

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,10 +17,6 @@ func (d *DB) Unprepare() { d.unprepared.Store(true) }
 func Notify(ctx context.Context, n *pgconn.Notice) {
 	recordNotice(ctx.Value(txKey{}).(*transaction).conn.Conn().PgConn(), n)
 }
-
-// SetDeadline replaces the deadline of calls that begin afterwards. A test whose transactions wait for it sets a long
-// one, so that its verdict does not depend on the speed of the machine.
-func (d *DB) SetDeadline(after time.Duration) { d.deadline = after }
 
 // Waiting returns the number of reads and writes that wait for a connection.
 func (d *DB) Waiting() int { return d.shares.Waiting() }

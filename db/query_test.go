@@ -826,8 +826,8 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			application := "leave-" + c.name
-			d := open(t, db.Config{URL: testkit.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
-			d.SetDeadline(time.Hour)
+			d := open(t, db.Config{URL: testkit.Private().AppURL() + "&application_name=" + application, MaxConns: 8,
+				Deadline: time.Hour})
 			super := connect(t, testkit.Private().SuperURL())
 			unblock := blockAll(t, 1000+i)
 			var wg sync.WaitGroup
@@ -858,8 +858,8 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 func TestLockWaitsWithoutConnection(t *testing.T) {
 	t.Parallel()
 	const application = "lock-waits"
-	d := open(t, db.Config{URL: testkit.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
-	d.SetDeadline(time.Hour)
+	d := open(t, db.Config{URL: testkit.Private().AppURL() + "&application_name=" + application, MaxConns: 8,
+		Deadline: time.Hour})
 	ctx := newTenant(t, d)
 	super := connect(t, testkit.Private().SuperURL())
 	locker := connect(t, testkit.Private().SuperURL())
@@ -908,8 +908,7 @@ func TestLockWaitsWithoutConnection(t *testing.T) {
 // A request that waits for a connection ends when its client disconnects, and nothing of it happens.
 func TestClientDisconnectsWhileItWaits(t *testing.T) {
 	t.Parallel()
-	d := openSingle(t)
-	d.SetDeadline(time.Hour)
+	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 1, Deadline: time.Hour})
 	tenant := newTenant(t, d)
 	unblock := blockAll(t, 1100)
 	defer unblock()

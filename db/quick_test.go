@@ -17,9 +17,7 @@ import (
 // openForSharing returns a DB with one connection for reads, so that a second read waits.
 func openForSharing(t *testing.T) *db.DB {
 	t.Helper()
-	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
-	d.SetDeadline(time.Hour)
-	return d
+	return open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2, Deadline: time.Hour})
 }
 
 // holdReads occupies the connection for reads until release is called.
@@ -220,19 +218,19 @@ func TestSharedReadsAreRepeated(t *testing.T) {
 // A read has its own time, also if the time of the request that sends it ends earlier.
 func TestSharedReadsHaveTheirOwnTime(t *testing.T) {
 	t.Parallel()
-	d := openForSharing(t)
+	const deadline, waits, takes = 8 * time.Second, 4 * time.Second, 4500 * time.Millisecond
+	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2, Deadline: deadline})
 	ctx := newTenant(t, d)
 	release := holdReads(t, d, ctx)
 	var group sync.WaitGroup
-	const slow = `select $1::text || coalesce(pg_sleep(2.5)::text, '')`
-	d.SetDeadline(2 * time.Second) // less than the statement takes
-	startQuick(t, d, &group, ctx, slow, "sender")
-	d.SetDeadline(time.Hour)
-	other := startQuick(t, d, &group, ctx, slow, "other")
+	sender := startQuick(t, d, &group, ctx, `select 'sender'`)
+	time.Sleep(waits)
+	other := startQuick(t, d, &group, ctx, `select 'other' || pg_sleep($1)::text`, takes.Seconds())
 	release()
 	group.Wait()
-	if other.err != nil || other.got != "other" {
-		t.Errorf("a read with enough time: %q, %v", other.got, other.err)
+	if sender.err != nil || other.err != nil || other.got != "other" || d.Stats().Shared != 1 {
+		t.Errorf("of %d shared reads, the first: %v; one that ends after the time of the first: %q, %v", d.Stats().Shared,
+			sender.err, other.got, other.err)
 	}
 }
 
