@@ -225,6 +225,7 @@ func (d *DB) compareClocks(clock, sent, answered time.Time) error {
 // PoolStats are statistics of the connection pool.
 type PoolStats struct {
 	Max, Total, Idle, InUse int32
+	Waiting                 int   // reads and writes that wait for a connection
 	Acquires, Waits         int64 // since the start; Waits counts acquires that waited for a share or an idle connection
 	WaitTime                time.Duration
 	Shared                  int64 // reads since the start that were sent in the pipeline of another request
@@ -235,6 +236,7 @@ func (d *DB) Stats() PoolStats {
 	s, shares := d.pool.Stat(), d.shares.Stats()
 	return PoolStats{
 		Max: s.MaxConns(), Total: s.TotalConns(), Idle: s.IdleConns(), InUse: s.AcquiredConns(),
+		Waiting:  d.shares.Waiting(),
 		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount() + shares.Waits,
 		WaitTime: s.EmptyAcquireWaitTime() + shares.WaitTime, Shared: d.quick.count(),
 	}

@@ -17,6 +17,3 @@ func (d *DB) Unprepare() { d.unprepared.Store(true) }
 func Notify(ctx context.Context, n *pgconn.Notice) {
 	recordNotice(ctx.Value(txKey{}).(*transaction).conn.Conn().PgConn(), n)
 }
-
-// Waiting returns the number of reads and writes that wait for a connection.
-func (d *DB) Waiting() int { return d.shares.Waiting() }

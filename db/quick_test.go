@@ -50,9 +50,9 @@ type quick struct {
 func startQuick(t *testing.T, d *db.DB, group *sync.WaitGroup, ctx context.Context, sql string, args ...any) *quick {
 	q := &quick{}
 	ctx, q.cancel = context.WithCancel(ctx)
-	waiting := d.Waiting()
+	waiting := d.Stats().Waiting
 	group.Go(func() { q.err = d.Read(ctx, db.SQL(sql, args...).Into(&q.got).Quick()) })
-	testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() > waiting })
+	testkit.Eventually(t, "the reads wait", func() bool { return d.Stats().Waiting > waiting })
 	return q
 }
 
@@ -76,7 +76,7 @@ func TestSharedReads(t *testing.T) {
 	other := startQuick(t, d, &group, b, seen, "4")
 	last := startQuick(t, d, &group, a, seen, "5")
 	gone.cancel()
-	testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == 6 })
+	testkit.Eventually(t, "the reads wait", func() bool { return d.Stats().Waiting == 6 })
 	release()
 	group.Wait()
 	for i, c := range []struct {
@@ -125,7 +125,7 @@ func TestSharedReadsAfterFailures(t *testing.T) {
 				t.Errorf("read %d: %s of %d, %v", n, s.Array(), total, err)
 			}
 		})
-		testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == n+1 })
+		testkit.Eventually(t, "the reads wait", func() bool { return d.Stats().Waiting == n+1 })
 	}
 	release()
 	group.Wait()
@@ -160,7 +160,7 @@ func TestSharedReadsAfterPanic(t *testing.T) {
 		}()
 		d.Read(a, db.SQL(`select 'sender'`).Quick())
 	})
-	testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == 1 })
+	testkit.Eventually(t, "the reads wait", func() bool { return d.Stats().Waiting == 1 })
 	var total int64
 	var errs [3]error
 	for i, s := range []*db.Stmt{
@@ -168,7 +168,7 @@ func TestSharedReadsAfterPanic(t *testing.T) {
 		db.SQL(`select 'other'`).Quick(),
 	} {
 		group.Go(func() { errs[i] = d.Read(a, s) })
-		testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == i+2 })
+		testkit.Eventually(t, "the reads wait", func() bool { return d.Stats().Waiting == i+2 })
 	}
 	release()
 	done := make(chan bool)

@@ -789,7 +789,7 @@ func scrape(t *testing.T, m *metrics.Metrics) map[string]float64 {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(`1.0 "quoted" \n`, func() db.PoolStats {
-		return db.PoolStats{Max: 8, Total: 3, Idle: 2, InUse: 1, Acquires: 100, Waits: 4,
+		return db.PoolStats{Max: 8, Total: 3, Idle: 2, InUse: 1, Waiting: 5, Acquires: 100, Waits: 4,
 			WaitTime: 1500 * time.Millisecond, Shared: 7}
 	})
 	now := time.Now() // stands still, so that nobody gets more requests
@@ -861,7 +861,7 @@ func TestMetrics(t *testing.T) {
 	testkit.Equal(t, series, 8, "series of requests")
 	for name, want := range map[string]float64{
 		"http_requests_rate_limited_total": 3, "db_pool_max_connections": 8, "db_pool_connections": 3,
-		"db_pool_idle_connections": 2, "db_pool_in_use_connections": 1,
+		"db_pool_idle_connections": 2, "db_pool_in_use_connections": 1, "db_pool_waiting": 5,
 		"db_pool_acquires_total": 100, "db_pool_waits_total": 4, "db_pool_wait_seconds_total": 1.5,
 		"db_pool_shared_reads_total": 7,
 	} {
