@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spoolwright/db/dial"
 )
 
 // errUnreplicated means that PostgreSQL committed the transaction but stopped waiting for its synchronous standby, so
@@ -21,11 +22,9 @@ var errUnreplicated = fmt.Errorf("%w: committed on the primary, but not confirme
 // beginWrite.
 const unreplicatedKey = "spoolwright.unreplicated"
 
-// recordNotice is the notice handler of every connection. When something ends the wait for a synchronous standby (a
-// cancel request, the end of the session), PostgreSQL reports success and sends a warning. The SQLSTATE of the warning
-// is not specific, and its text is translated, so recordNotice checks the name of the C function that raised it.
+// recordNotice is the notice handler of every connection.
 func recordNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
-	if strings.HasPrefix(n.Routine, "SyncRepWait") || strings.Contains(n.Detail, "might not have been replicated") {
+	if dial.IsUnreplicated(n) {
 		conn.CustomData()[unreplicatedKey] = true
 	}
 	switch n.Code {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
 	"spoolwright/db/local"
@@ -85,29 +84,6 @@ func TestCommitWithoutStandbyUntilDeadline(t *testing.T) {
 		t.Errorf("the write failed after %v", took)
 	}
 	wantRows(t, d, ctx, "alone")
-}
-
-// PostgreSQL translates the text of the notice, and gives it the SQLSTATE of any warning.
-func TestTranslatedNotice(t *testing.T) {
-	t.Parallel()
-	d := testkit.Open(t)
-	ctx := newTenant(t, d)
-	notice := func(routine string) *pgconn.Notice {
-		return &pgconn.Notice{Severity: "WARNUNG", SeverityUnlocalized: "WARNING", Code: "01000", Routine: routine,
-			Message: "storniere Warten auf synchrone Replikation wegen Benutzeraufforderung"}
-	}
-	for routine, want := range map[string]error{"SyncRepWaitForLSN": db.ErrOutcomeUnknown, "exec_stmt_raise": nil} {
-		err := d.Tx(ctx, func(ctx context.Context) error {
-			if err := d.Write(ctx, addRow(routine)); err != nil {
-				return err
-			}
-			db.Notify(ctx, notice(routine))
-			return nil
-		})
-		if !errors.Is(err, want) || want == nil && err != nil {
-			t.Errorf("a notice of %s: %v, want %v", routine, err, want)
-		}
-	}
 }
 
 // After a failover, connections to the demoted primary are closed at the first write that it rejects, and the write

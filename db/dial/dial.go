@@ -1,5 +1,5 @@
 // Package dial connects to PostgreSQL by the connection strings that deployers set, directly or through a connection
-// pooler.
+// pooler. It also recognizes the warning of a commit that no standby confirmed.
 package dial
 
 import (
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -75,4 +76,12 @@ func CheckPooler(ctx context.Context, conn *pgx.Conn) error {
 		err = ErrPooler
 	}
 	return err
+}
+
+// IsUnreplicated reports whether the notice says that PostgreSQL committed a transaction without its synchronous
+// standby. When something ends the wait for the standby (a cancel request, the end of the session), PostgreSQL reports
+// success and sends a warning. The SQLSTATE of the warning is not specific, and its text is translated, so
+// IsUnreplicated checks the name of the C function that raised it.
+func IsUnreplicated(n *pgconn.Notice) bool {
+	return strings.HasPrefix(n.Routine, "SyncRepWait") || strings.Contains(n.Detail, "might not have been replicated")
 }
