@@ -643,6 +643,8 @@ func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
 	super := connect(t, testkit.Private().SuperURL())
 	exec(t, super, `set session_replication_role = replica`) // allow rows that violate foreign keys
+	login := connect(t, testkit.Private().AppURL())
+	exec(t, login, `set role spoolwright_app`) // as the sessions of d
 	d := testkit.Open(t)
 	ctxA, ctxB := newTenant(t, d), newTenant(t, d)
 	a, b := db.ActorOf(ctxA).Tenant, db.ActorOf(ctxB).Tenant
@@ -699,7 +701,7 @@ func TestTenantIsolation(t *testing.T) {
 
 		for name, bind := range map[string]string{"bound to no tenant": `set local role spoolwright_app`,
 			"not bound": `select 1`, "with an empty tenant": `select set_config('app.tenant_id', '', true)`} {
-			err := pgx.BeginFunc(t.Context(), d.Pool(), func(tx pgx.Tx) error {
+			err := pgx.BeginFunc(t.Context(), login, func(tx pgx.Tx) error {
 				if _, err := tx.Exec(t.Context(), bind); err != nil {
 					return err
 				}

@@ -323,7 +323,6 @@ func TestOwnerWithoutCreateRole(t *testing.T) {
 		if err := d.CheckActor(actor); !errors.Is(err, db.ErrRevoked) {
 			t.Errorf("%s: the user of a login without privileges is checked: %v", session, err)
 		}
-		d.Unprepare()
 		unprepare(t, d)
 	}
 

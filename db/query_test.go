@@ -345,11 +345,10 @@ func TestTemporaryTables(t *testing.T) {
 		d := open(t, db.Config{URL: u.app + "&default_query_exec_mode=" + mode, MaxConns: 1})
 		unprepare(t, d)
 		actor := db.Actor{Tenant: value.NewID(), User: value.NewID(), Role: "admin"}
-		_, err := d.Pool().Exec(t.Context(), fmt.Sprintf(`create temporary table users as select '%s'::uuid as tenant_id,
-			'%s'::uuid as id, 'admin' as role, null::timestamptz as disabled_at,
-			false as otp_missing;
-			grant select on users to spoolwright_app`, actor.Tenant, actor.User), pgx.QueryExecModeSimpleProtocol)
-		testkit.Check(t, err)
+		write(t, d, newBinding(t), db.SQL(`set local role none`),
+			db.SQL(fmt.Sprintf(`create temporary table users as select '%s'::uuid as tenant_id, '%s'::uuid as id,
+				'admin' as role, null::timestamptz as disabled_at, false as otp_missing`, actor.Tenant, actor.User)),
+			db.SQL(`grant select on pg_temp.users to spoolwright_app`))
 		if err := d.CheckActor(db.As(t.Context(), actor)); !errors.Is(err, db.ErrRevoked) {
 			t.Errorf("%s: a user of a temporary table is bound: %v", mode, err)
 		}
@@ -375,12 +374,12 @@ func TestSettingsAreLocal(t *testing.T) {
 	})
 }
 
-// unprepare resets the settings of the session, as if a pooler had assigned another one to the connection.
+// unprepare resets the settings of the session, as if a pooler had assigned another one to the connection. From then on,
+// each transaction of d applies the settings.
 func unprepare(t *testing.T, d *db.DB) {
 	t.Helper()
-	if _, err := d.Pool().Exec(t.Context(), `reset role; reset all`, pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	write(t, d, newBinding(t), db.SQL(`reset role`), db.SQL(`reset all`))
+	read(t, d, newBinding(t), db.SQL(countTenants)) // finds the session without settings
 }
 
 // testSettings checks that unbound has the settings of the session outside of transactions.
@@ -390,9 +389,9 @@ func testSettings(t *testing.T, d *db.DB, unbound string) {
 	const state = `select concat_ws(' ', current_user, current_setting('app.tenant_id', true),
 		current_setting('app.user_id', true), current_setting('statement_timeout'), current_setting('lock_timeout'),
 		current_setting('idle_in_transaction_session_timeout'), current_setting('search_path'))`
-	outside := func() (text string, pid int) {
+	outside := func() (text string, pid int) { // a rollback ends the transaction that Read has bound
 		t.Helper()
-		testkit.Check(t, d.Pool().QueryRow(t.Context(), state+`, pg_backend_pid()`).Scan(&text, &pid))
+		read(t, d, ctx, db.SQL(`rollback`), db.SQL(state).Into(&text), db.SQL(`select pg_backend_pid()`).Into(&pid))
 		return text, pid
 	}
 	bound := "spoolwright_app " + tenant + "  8s 5s 4s public, pg_temp"
@@ -436,7 +435,8 @@ func testSettings(t *testing.T, d *db.DB, unbound string) {
 func TestLostSettings(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]string{
-		"role": `reset role`, "schemas": `set search_path = pg_temp, public`, "both": `reset role; reset search_path`,
+		"role": `reset role`, "schemas": `set search_path = pg_temp, public`,
+		"both": `select set_config('role', 'none', false), set_config('search_path', '"$user", public', false)`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -459,10 +459,8 @@ func TestLostSettings(t *testing.T) {
 						}
 					}})
 				ctx := newTenant(t, d)
+				write(t, d, ctx, db.SQL(lose))
 				sent = nil
-				if _, err := d.Pool().Exec(t.Context(), lose, pgx.QueryExecModeSimpleProtocol); err != nil {
-					t.Fatal(err)
-				}
 				if err := do(ctx, d); err != nil {
 					t.Errorf("%s: %v", run, err)
 				}
@@ -608,17 +606,20 @@ func TestEachTenantGoesOnAfterTimeout(t *testing.T) {
 	}
 }
 
-// While all connections are in use, other calls fail after the deadline.
+// While all connections are in use, other calls wait.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
-	d := openSingle(t)
+	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 1, Deadline: time.Hour})
 	ctx := newTenant(t, d)
-	taken, err := d.Pool().Acquire(t.Context())
-	testkit.Check(t, err)
+	h := testkit.Hold(t, testkit.Private().SuperURL(), `select pg_advisory_xact_lock(1150)`)
+	taken := h.StartWaiting(1, func() {
+		read(t, d, ctx, waitForever(), db.SQL(`select pg_advisory_xact_lock_shared(1150)::text`))
+	})
 	done := make(chan error)
 	go func() { done <- d.Write(ctx, addRow("waits")) }()
-	testkit.Eventually(t, "the write waits", func() bool { return d.Stats().Acquires > 0 })
-	taken.Release()
+	testkit.Eventually(t, "the write waits", func() bool { return d.Stats().Waiting == 1 })
+	h.Commit()
+	<-taken
 	testkit.Check(t, <-done)
 	wantRows(t, d, ctx, "waits")
 }
