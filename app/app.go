@@ -22,6 +22,7 @@ import (
 	"spoolwright/auth/archive"
 	"spoolwright/auth/audit"
 	"spoolwright/auth/oidc"
+	"spoolwright/auth/secrets"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
@@ -91,7 +92,7 @@ var Commands = slices.Concat(
 		cli.HealthCommand,
 		cli.VersionCommand,
 	},
-	accounts.Commands(auth.Rounds), archive.Commands,
+	accounts.Commands(secrets.Rounds), archive.Commands,
 	imports.Commands, inventory.Commands, spoolman.Commands,
 	printers.Commands,
 	catalog.Commands,
@@ -209,7 +210,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		DB: d, Secrets: c.JWTSecrets, AllowedNetworks: c.WebhookNetworks, Version: cli.Version, Log: c.Log,
 		PublicURL: c.PublicURL, Mail: sender,
 	})
-	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), d.Now)
+	a := auth.New(d, tokens, secrets.NewHasher(secrets.Rounds), d.Now)
 	outside := webhooks.Config{AllowedNetworks: c.WebhookNetworks}
 	if c.Web != "off" { // links lead to pages
 		a.SendLinks(sender, c.PublicURL)

@@ -17,6 +17,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/local"
@@ -51,7 +52,7 @@ func demoCommand() cli.Command {
 			return cli.WithDatabase(ctx, c, local.Start, func(d *db.DB) error {
 				user := accounts.NewUser{Tenant: "demo farm", NewTenant: true, Email: "demo@farm.example",
 					Name: "Demo", Role: "admin", Password: "demo-password"}
-				a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}
+				a := accounts.Accounts{DB: d, Hasher: secrets.NewHasher(secrets.Rounds)}
 				if _, err := a.Add(ctx, user); err != nil {
 					return err
 				}

@@ -15,6 +15,7 @@ import (
 
 	"spoolwright/auth/audit"
 	"spoolwright/auth/oidc"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/mail"
@@ -25,8 +26,8 @@ import (
 type Service struct {
 	db       *db.DB
 	tokens   *Tokens
-	hasher   *Hasher
-	throttle *Throttle
+	hasher   *secrets.Hasher
+	throttle *secrets.Throttle
 	keys     keyring
 	now      func() time.Time
 
@@ -41,8 +42,8 @@ type Service struct {
 }
 
 // New returns a Service. The times of failed logins and of refresh tokens come from now.
-func New(d *db.DB, tokens *Tokens, hasher *Hasher, now func() time.Time) *Service {
-	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now,
+func New(d *db.DB, tokens *Tokens, hasher *secrets.Hasher, now func() time.Time) *Service {
+	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: secrets.NewThrottle(now), now: now,
 		keys: keyring{writing: make(chan struct{}, 1)}, forgotten: make(chan struct{}, maxForgotten)}
 }
 
@@ -93,7 +94,7 @@ func (s *Service) Authenticate(r *http.Request, basic bool, admit func() error) 
 	if !strings.EqualFold(scheme, "Bearer") {
 		return server.Caller{}, server.ErrInvalidToken
 	}
-	if token = strings.TrimSpace(token); basic && strings.HasPrefix(token, keyPrefix) {
+	if token = strings.TrimSpace(token); basic && strings.HasPrefix(token, secrets.KeyPrefix) {
 		return s.keyCaller(r.Context(), token, admit)
 	}
 	p, err := s.tokens.ParseAccess(token)

@@ -14,6 +14,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/tests/testkit"
@@ -48,7 +49,7 @@ func (c *clock) pass(d time.Duration) {
 type world struct {
 	*testkit.API
 	clock  *clock
-	hasher *auth.Hasher
+	hasher *secrets.Hasher
 }
 
 func newWorld(t *testing.T, features ...func(*db.DB) []server.Route) *world {
@@ -58,7 +59,7 @@ func newWorld(t *testing.T, features ...func(*db.DB) []server.Route) *world {
 
 func newWorldWith(t *testing.T, d *db.DB, clock *clock, features ...func(*db.DB) []server.Route) *world {
 	t.Helper()
-	w := &world{clock: clock, hasher: auth.NewHasher(testRounds)}
+	w := &world{clock: clock, hasher: secrets.NewHasher(testRounds)}
 	tokens, err := auth.NewTokens([]string{testkit.Secret}, 30*time.Minute, 7*24*time.Hour, w.clock.now)
 	testkit.Check(t, err)
 	w.API = testkit.New(t, testkit.Options{DB: d, Now: w.clock.now, Change: func(c *server.Config) {
@@ -72,7 +73,7 @@ func newWorldWith(t *testing.T, d *db.DB, clock *clock, features ...func(*db.DB)
 }
 
 func (w *world) accounts() accounts.Accounts {
-	return accounts.Accounts{DB: w.DB, Hasher: auth.NewHasher(testRounds)}
+	return accounts.Accounts{DB: w.DB, Hasher: secrets.NewHasher(testRounds)}
 }
 
 // from returns a client without a token whose requests come from the address.
@@ -239,7 +240,7 @@ func TestTokenLifetimes(t *testing.T) {
 	tokens, err := auth.NewTokens([]string{testkit.Secret}, 5*time.Minute, time.Hour, time.Now)
 	testkit.Check(t, err)
 	short := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
-		service := auth.New(c.DB, tokens, auth.NewHasher(testRounds), time.Now)
+		service := auth.New(c.DB, tokens, secrets.NewHasher(testRounds), time.Now)
 		c.Routes, c.Authenticate = service.Routes(), service.Authenticate
 	}})
 	other := short.Operator(t)
@@ -485,7 +486,7 @@ func TestRefreshOfDisabledUser(t *testing.T) {
 // hashes returns a counter of the hashes that the hasher computes.
 func (w *world) hashes() *atomic.Int64 {
 	var n atomic.Int64
-	w.hasher.Count(func(int) { n.Add(1) })
+	countHashes(w.hasher, func(int) { n.Add(1) })
 	return &n
 }
 
@@ -664,7 +665,7 @@ func TestConcurrentSlowLogins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
-	gate := w.hasher.Gate(2)
+	gate := newGate(w.hasher, 2)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -675,7 +676,7 @@ func TestConcurrentSlowLogins(t *testing.T) {
 		})
 	}
 	time.Sleep(2200 * time.Millisecond) // longer than a login waits
-	gate.Open()
+	gate.open()
 	wg.Wait()
 }
 
@@ -686,7 +687,7 @@ func TestFailedLoginsTakeTheSameTime(t *testing.T) {
 	user, disabled := w.Operator(t), w.Operator(t)
 	testkit.Check(t, w.accounts().SetDisabled(t.Context(), disabled.Email, true))
 	var rounds []int
-	w.hasher.Count(func(n int) { rounds = append(rounds, n) })
+	countHashes(w.hasher, func(n int) { rounds = append(rounds, n) })
 	for _, email := range []string{user.Email, disabled.Email, "unknown@test.example", "x"} {
 		rounds = nil
 		w.Anonymous().Post(t, loginPath, credentials(email, "wrong")).WantError(401, "INVALID_CREDENTIALS")
@@ -701,7 +702,7 @@ func TestHashingQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
-	free := w.hasher.Fill(10 * time.Millisecond)
+	free := fill(t, w.hasher, 10*time.Millisecond)
 	emails := append(slices.Repeat([]string{user.Email}, 7), "unknown@test.example")
 	for i, email := range emails {
 		a := w.Anonymous().Post(t, loginPath, credentials(email, testkit.Password))
@@ -722,7 +723,7 @@ func TestHashingQueue(t *testing.T) {
 		w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")).WantError(401, "INVALID_CREDENTIALS")
 	}
 	// The 429 of too many failures does not wait for the hasher.
-	defer w.hasher.Fill(time.Hour)()
+	defer fill(t, w.hasher, time.Hour)()
 	tooMany(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
 }
 
@@ -734,7 +735,7 @@ func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	attackers, victim := []*testkit.Client{w.Operator(t), w.Operator(t)}, w.Operator(t)
 	const secret = "the victim's password"
 	testkit.Check(t, w.accounts().SetPassword(t.Context(), victim.Email, secret))
-	gate := w.hasher.Gate(2)
+	gate := newGate(w.hasher, 2)
 	var wg sync.WaitGroup
 	login := func(c *testkit.Client, password string) {
 		wg.Go(func() {
@@ -746,18 +747,18 @@ func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	}
 	for _, c := range attackers {
 		login(c, testkit.Password)
-		<-gate.Started
+		<-gate.started
 	}
 	for range 9 {
 		login(attackers[0], testkit.Password)
 		login(attackers[1], testkit.Password)
 	}
-	gate.WaitFor(t, 6)
+	gate.waitFor(t, 6)
 	login(victim, secret)
-	gate.WaitFor(t, 7)
-	gate.Pass()
-	testkit.Equal(t, <-gate.Started, secret, "the hasher continues with")
-	gate.Open()
+	gate.waitFor(t, 7)
+	gate.pass()
+	testkit.Equal(t, <-gate.started, secret, "the hasher continues with")
+	gate.open()
 	wg.Wait()
 }
 
@@ -796,7 +797,7 @@ func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin, other := w.Tenant(t).User(t, "admin"), w.Tenant(t).User(t, "admin")
-	gate := w.hasher.Gate(2)
+	gate := newGate(w.hasher, 2)
 	var wg sync.WaitGroup
 	send := func(c *testkit.Client, method, path string, body j, want int) {
 		wg.Go(func() {
@@ -809,14 +810,14 @@ func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
 	for range 6 {
 		send(admin, "POST", usersPath, j{"email": email(), "name": "x", "role": "viewer", "password": phrase}, 201)
 	}
-	<-gate.Started
-	<-gate.Started
-	gate.WaitFor(t, 4)
+	<-gate.started
+	<-gate.started
+	gate.waitFor(t, 4)
 	send(other, "PATCH", usersPath+"/"+other.Actor.User, j{"password": newPhrase}, 200)
-	gate.WaitFor(t, 5)
-	gate.Pass()
-	testkit.Equal(t, <-gate.Started, newPhrase, "the hasher continues with")
-	gate.Open()
+	gate.waitFor(t, 5)
+	gate.pass()
+	testkit.Equal(t, <-gate.started, newPhrase, "the hasher continues with")
+	gate.open()
 	wg.Wait()
 }
 

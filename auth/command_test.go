@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/tables"
@@ -206,7 +206,7 @@ func TestAddAndAPIRejectTheSameUsers(t *testing.T) {
 func TestConcurrentUserAdd(t *testing.T) {
 	t.Parallel()
 	d := testkit.Open(t)
-	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(1)}
+	a := accounts.Accounts{DB: d, Hasher: secrets.NewHasher(1)}
 	for range testkit.InRigs(3, 10) { // one round does not always hit the race
 		farm, same := "farm "+value.NewID(), email()
 		actors := make([]db.Actor, 8)
@@ -265,7 +265,7 @@ func TestAccountsWithOneConnection(t *testing.T) {
 	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 1})
 	testkit.Check(t, err)
 	defer d.Close()
-	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: d, Hasher: secrets.NewHasher(testRounds)}
 	farm, user := "farm "+value.NewID(), email()
 	must(t, a, "", "user", "add", "--role", "operator",
 		"--tenant", farm, "--new-tenant", "--email", user, "--name", "x")

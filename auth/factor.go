@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spoolwright/auth/audit"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -91,7 +92,7 @@ func (s *Service) beginOTP(ctx context.Context, r *server.Request[CurrentPasswor
 	if err != nil {
 		return nil, err
 	}
-	secret, id, email := make([]byte, otpSecretBytes), value.NewID(), ""
+	secret, id, email := make([]byte, secrets.OTPSecretBytes), value.NewID(), ""
 	rand.Read(secret)
 	lock := db.SQL(`select email from users where id = $1 and otp_at is null for no key update`, user.actor.User).
 		Into(&email)
@@ -107,7 +108,7 @@ func (s *Service) beginOTP(ctx context.Context, r *server.Request[CurrentPasswor
 	if lock.Rows() == 0 {
 		return nil, errOTPEnabled
 	}
-	return server.Encode(OTPSetup{Secret: encodeOTP(secret), URI: otpURI(secret, email)})
+	return server.Encode(OTPSetup{Secret: secrets.EncodeOTP(secret), URI: secrets.OTPURI(secret, email)})
 }
 
 var confirmOTPDoc = &server.Doc{
@@ -137,12 +138,12 @@ func (s *Service) confirmOTP(ctx context.Context, r *server.Request[Code]) (serv
 		if err != nil {
 			return nil, errOTPSetup.Because(err)
 		}
-		step, ok := findStep(secret, cleanCode(*r.In.OTP.Value), now)
+		step, ok := secrets.FindStep(secret, secrets.CleanCode(*r.In.OTP.Value), now)
 		if !ok {
 			return nil, errOTP
 		}
 		var hashes [][]byte
-		codes, hashes = newRecoveryCodes(id)
+		codes, hashes = secrets.NewRecoveryCodes(id)
 		return []*db.Stmt{
 			db.SQL(`update users set otp_at = $2, updated_at = now() where id = $1`, caller.User, now),
 			db.SQL(`update user_otps set last_step = $2, `+setRecoveryCodes+` where user_id = $1`, caller.User, step,
@@ -190,7 +191,7 @@ func (s *Service) renewRecoveryCodes(ctx context.Context, r *server.Request[Code
 	var codes []string
 	err := s.useOwnCode(ctx, user, *r.In.OTP.Value, r.Address, func(id string) []*db.Stmt {
 		var hashes [][]byte
-		codes, hashes = newRecoveryCodes(id)
+		codes, hashes = secrets.NewRecoveryCodes(id)
 		return []*db.Stmt{db.SQL(`update user_otps set `+setRecoveryCodes+` where user_id = $1 and id = $2`,
 			user.actor.User, id, hexOf(hashes))}
 	})
@@ -305,12 +306,12 @@ var (
 // A code works once, even if many requests send it at the same time, because they lock the user's row.
 func (s *Service) useCode(ctx context.Context, user *loginUser, code, address string, then func(string) []*db.Stmt,
 ) error {
-	code = cleanCode(code)
-	outcome := Abandoned
-	if !isRecoveryCode(code) {
-		source := Anonymous
+	code = secrets.CleanCode(code)
+	outcome := secrets.Abandoned
+	if !secrets.IsRecoveryCode(code) {
+		source := secrets.Anonymous
 		if user.knownAddress {
-			source = KnownAddress
+			source = secrets.KnownAddress
 		}
 		done, err := s.begin(ctx, "otp "+user.actor.User, address, source, nil)
 		if err != nil {
@@ -349,7 +350,7 @@ func (s *Service) useCode(ctx context.Context, user *loginUser, code, address st
 				args = append(args, address)
 			}
 			stmts := []*db.Stmt{audit.FailedCode(id)}
-			if !isRecoveryCode(code) {
+			if !secrets.IsRecoveryCode(code) {
 				stmts = append(stmts, db.SQL(count, args...))
 			}
 			return stmts, nil
@@ -363,9 +364,9 @@ func (s *Service) useCode(ctx context.Context, user *loginUser, code, address st
 	}
 	switch err {
 	case nil:
-		outcome = Succeeded
+		outcome = secrets.Succeeded
 	case errWrongCode:
-		outcome = Failed
+		outcome = secrets.Failed
 	}
 	return err
 }
@@ -387,8 +388,8 @@ type factor struct {
 // verifyCode returns the statements that make the code invalid if it is right. Otherwise, the error is errWrongCode,
 // or a 429 if there were too many wrong codes.
 func (s *Service) verifyCode(f *factor, user, code string, now time.Time) ([]*db.Stmt, error) {
-	if isRecoveryCode(code) {
-		hash := recoveryHash(f.id, code)
+	if secrets.IsRecoveryCode(code) {
+		hash := secrets.RecoveryHash(f.id, code)
 		if !slices.Contains(f.recovery, hex.EncodeToString(hash)) {
 			return nil, errWrongCode
 		}
@@ -403,7 +404,7 @@ func (s *Service) verifyCode(f *factor, user, code string, now time.Time) ([]*db
 	if err != nil { // JWT_SECRET has changed: only recovery codes work
 		return nil, errUndecryptable.Because(err)
 	}
-	step, ok := findStep(secret, code, now)
+	step, ok := secrets.FindStep(secret, code, now)
 	if !ok || step <= f.lastStep { // also after the clock was set back
 		return nil, errWrongCode
 	}

@@ -10,6 +10,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/db/tables"
 	"spoolwright/server"
@@ -535,13 +536,13 @@ func TestFactorAfterNewSecret(t *testing.T) {
 	user := w.Operator(t)
 	a := w.setUp(t, user)
 	const other, third = "another secret for tests of many bytes", "a third secret for tests of many bytes"
-	with := func(secrets ...string) *world {
+	with := func(configured ...string) *world {
 		t.Helper()
-		tokens, err := auth.NewTokens(secrets, 30*time.Minute, 7*24*time.Hour, w.clock.now)
+		tokens, err := auth.NewTokens(configured, 30*time.Minute, 7*24*time.Hour, w.clock.now)
 		testkit.Check(t, err)
 		return &world{clock: w.clock, API: testkit.New(t, testkit.Options{DB: w.DB, Now: w.clock.now,
 			Change: func(c *server.Config) {
-				service := auth.New(c.DB, tokens, auth.NewHasher(testRounds), w.clock.now)
+				service := auth.New(c.DB, tokens, secrets.NewHasher(testRounds), w.clock.now)
 				routes := service.Routes()
 				c.Routes = append(routes, c.Routes[len(routes):]...)
 				c.Authenticate = service.Authenticate
@@ -579,12 +580,12 @@ func TestLoginWhileFactorIsTurnedOn(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	secret := user.Post(t, otpPath, j{"current_password": testkit.Password}).Want(200).Text("secret")
-	gate := w.hasher.Gate(1)
+	gate := newGate(w.hasher, 1)
 	done := make(chan *testkit.Response)
 	go func() { done <- w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)) }()
-	<-gate.Started
+	<-gate.started
 	user.Post(t, otpPath+"/confirm", j{"otp": testkit.TOTP(secret, w.clock.now())}).Want(200)
-	gate.Open()
+	gate.open()
 	(<-done).WantError(401, "INVALID_CREDENTIALS")
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -140,12 +141,12 @@ func (s *Service) currentKey(ctx context.Context, r *server.Request[struct{}]) (
 	return key.Object(), nil
 }
 
-// maxKeys is the maximum number of API keys of a tenant. Revoked keys do not count.
-const maxKeys = 500
+// MaxKeys is the maximum number of API keys of a tenant. Revoked keys do not count.
+const MaxKeys = 500
 
 var (
 	errKeyLimit = server.Conflict("API_KEY_LIMIT",
-		"A tenant can have %d API keys; revoke one that is not in use", maxKeys)
+		"A tenant can have %d API keys; revoke one that is not in use", MaxKeys)
 	errUnknownPrinter = server.BadRequest("UNKNOWN_REFERENCE", "printer_id is not the id of a printer").On("printer_id")
 	errKeyRevoked     = server.Conflict("API_KEY_REVOKED", "The API key is revoked; create a new one")
 )
@@ -192,8 +193,8 @@ func printer(id string) string {
 // InsertKey inserts an API key into the context's tenant. If the context has a user, the user is the creator of the
 // key. It returns the key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
 func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
-	id, secret := value.NewID(), newKeySecret()
-	hash := []byte(keyHash(secret))
+	id, secret := value.NewID(), secrets.NewKey()
+	hash := []byte(secrets.KeyHash(secret))
 	var user any
 	if actor := db.ActorOf(ctx); actor.User != "" {
 		user = actor.User
@@ -204,7 +205,7 @@ func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 		where (select count(*) from api_keys where revoked_at is null) < $8
 			and ($9::uuid is null or exists (select from printers where id = $9::uuid and hidden_at is null))
 		returning `+keyColumns,
-		id, in.Name.Arg(), in.Role.Arg(), keyHint(secret), hash, in.ExpiresAt.Arg(), user, maxKeys, in.PrinterID.Arg())
+		id, in.Name.Arg(), in.Role.Arg(), secrets.KeyHint(secret), hash, in.ExpiresAt.Arg(), user, MaxKeys, in.PrinterID.Arg())
 	found := db.SQL(`select id from `+printer("$1::uuid")+` p`, in.PrinterID.Arg())
 	claim := db.SQL(`select key_claim($2, id)::text from api_keys where id = $1`, id, hash)
 	if err := d.Write(ctx, db.Lock("api_keys"), found, key, claim); err != nil {
@@ -274,14 +275,14 @@ var rotateKeyDoc = &server.Doc{
 const defaultGrace = 24
 
 func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (server.OK[AccessKeySecret], error) {
-	id, secret := r.ID("id"), newKeySecret()
-	hash := []byte(keyHash(secret))
+	id, secret := r.ID("id"), secrets.NewKey()
+	hash := []byte(secrets.KeyHash(secret))
 	grace := time.Duration(r.In.GraceHours.Or(defaultGrace)) * time.Hour
 	rotated := db.SQL(`
 		update api_keys set
 			hash = $2, hint = $3, previous_hash = hash, previous_until = now() + make_interval(secs => $4),
 			updated_at = now()
-		where id = $1 and revoked_at is null returning `+keyColumns, id, hash, keyHint(secret), grace.Seconds())
+		where id = $1 and revoked_at is null returning `+keyColumns, id, hash, secrets.KeyHint(secret), grace.Seconds())
 	exists := db.SQL(`select id from api_keys where id = $1`, id)
 	err := s.db.Write(ctx,
 		// The row lock serializes rotations, so that each rotation drops the hash that it replaces.

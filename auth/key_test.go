@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/production/printers"
@@ -67,40 +67,6 @@ func openCounted(t *testing.T) (*db.DB, *trips) {
 	return d, c
 }
 
-// A secret has the documented form, and its checksum detects changed, missing and swapped characters.
-func TestKeySecret(t *testing.T) {
-	t.Parallel()
-	form := regexp.MustCompile(`^swk_[0-9A-Za-z]{36}$`)
-	seen := map[string]bool{}
-	for range 1000 {
-		secret := auth.NewKeySecret()
-		if !form.MatchString(secret) || !auth.IsKeySecret(secret) || seen[secret] {
-			t.Fatalf("%q", secret)
-		}
-		seen[secret] = true
-	}
-	if !auth.IsKeySecret("swk_Ab3dExampleOnlyNotASecret000001Z1S9s") { // computed with another program
-		t.Error("the checksum is not the CRC-32 of the prefix and the random characters")
-	}
-	secret := auth.NewKeySecret()
-	for i := range len(secret) {
-		for _, c := range "0Zz_-é \n" {
-			if changed := secret[:i] + string(c) + secret[i+1:]; changed != secret && auth.IsKeySecret(changed) {
-				t.Errorf("%q is accepted, the secret is %q", changed, secret)
-			}
-		}
-		if auth.IsKeySecret(secret[:i]) || auth.IsKeySecret(secret[i:]+secret[:i]) && i > 0 ||
-			auth.IsKeySecret(secret[:i]+secret[i+1:]) {
-			t.Errorf("a part of %q is accepted", secret)
-		}
-	}
-	for _, other := range []string{"", secret + "0", " " + secret, strings.ToUpper(secret), "SWK_" + secret[4:]} {
-		if auth.IsKeySecret(other) {
-			t.Errorf("%q is accepted", other)
-		}
-	}
-}
-
 // A program learns what its key may do, from any key and without one of a user.
 func TestCurrentKey(t *testing.T) {
 	t.Parallel()
@@ -143,7 +109,7 @@ func TestKeyLifecycle(t *testing.T) {
 		"name": "Label printer", "role": "viewer", "hint": secret[:8] + "…", "created_by": admin.Actor.User,
 		"expires_at": "2100-01-01T00:00:00Z", "last_used_at": "null", "revoked_at": "null",
 	})
-	if got := a.Header.Get("Location"); got != path || !auth.IsKeySecret(secret) {
+	if got := a.Header.Get("Location"); got != path || !secrets.IsKey(secret) {
 		t.Errorf("Location is %s, the secret %s", got, secret)
 	}
 	key := withKey(api, secret)
@@ -180,7 +146,7 @@ func TestKeyLifecycle(t *testing.T) {
 		Shows(map[string]string{"revoked_at": revoked.Text("revoked_at")})
 	admin.Post(t, path+"/rotate", j{}).WantError(409, "API_KEY_REVOKED")
 	key.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
-	if _, found, err := api.DB.FindKey(t.Context(), auth.KeyHash(secret)); found || err != nil {
+	if _, found, err := api.DB.FindKey(t.Context(), secrets.KeyHash(secret)); found || err != nil {
 		t.Errorf("the directory has the revoked key: %v", err)
 	}
 }
@@ -226,7 +192,7 @@ func TestInvalidKeys(t *testing.T) {
 		"wrong checksum":      {withKey(api, valid[:39]+"!"), 0, "INVALID_API_KEY"},
 		"access token":        {withKey(api, user.Token), 0, "INVALID_API_KEY"},
 		"10 kB":               {withKey(api, strings.Repeat("swk_", 2500)), 0, "INVALID_API_KEY"},
-		"unknown":             {withKey(api, auth.NewKeySecret()), 1, "INVALID_API_KEY"},
+		"unknown":             {withKey(api, secrets.NewKey()), 1, "INVALID_API_KEY"},
 		"with a token":        {user.With("X-API-Key", valid), 0, "INVALID_API_KEY"},
 		"wrong, with a token": {user.With("X-API-Key", "x"), 0, "INVALID_API_KEY"},
 		"with empty token":    {withKey(api, valid).With("Authorization", ""), 0, "INVALID_API_KEY"},
@@ -308,14 +274,14 @@ func TestRotateKey(t *testing.T) {
 	wantValid(false, third)
 	wantValid(true, fourth)
 	for i, secret := range []string{first, second} {
-		if _, found, err := api.DB.FindKey(t.Context(), auth.KeyHash(secret)); found || err != nil {
+		if _, found, err := api.DB.FindKey(t.Context(), secrets.KeyHash(secret)); found || err != nil {
 			t.Errorf("the directory has secret %d: %v", i+1, err)
 		}
 	}
 	admin.Delete(t, path).Want(204)
 	for _, secret := range []string{first, second, third, fourth} {
 		wantValid(false, secret)
-		if _, found, err := api.DB.FindKey(t.Context(), auth.KeyHash(secret)); found || err != nil {
+		if _, found, err := api.DB.FindKey(t.Context(), secrets.KeyHash(secret)); found || err != nil {
 			t.Errorf("the directory has a secret of the revoked key: %v", err)
 		}
 	}
@@ -329,21 +295,21 @@ func TestRotationsAtOnce(t *testing.T) {
 	a := admin.Post(t, keysPath, j{"name": "x", "role": "viewer"}).Want(201)
 	h := admin.Hold(t, `select from api_keys where id = '`+a.ID()+`' for update`)
 	var all []chan struct{}
-	var secrets [2]string
-	for i := range secrets {
+	var keys [2]string
+	for i := range keys {
 		all = append(all, h.StartWaiting(i+1, func() {
-			secrets[i] = admin.Post(t, keysPath+"/"+a.ID()+"/rotate", nil).Want(200).Text("key")
+			keys[i] = admin.Post(t, keysPath+"/"+a.ID()+"/rotate", nil).Want(200).Text("key")
 		}))
 	}
 	h.Commit()
 	for _, done := range all {
 		<-done
 	}
-	for _, secret := range secrets {
+	for _, secret := range keys {
 		withKey(api, secret).Get(t, spoolsPath).Want(200)
 	}
 	withKey(api, a.Text("key")).Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
-	if _, found, err := api.DB.FindKey(t.Context(), auth.KeyHash(a.Text("key"))); found || err != nil {
+	if _, found, err := api.DB.FindKey(t.Context(), secrets.KeyHash(a.Text("key"))); found || err != nil {
 		t.Errorf("the directory has the first secret: %v", err)
 	}
 }
@@ -488,13 +454,13 @@ func TestKeyRateLimits(t *testing.T) {
 	printer.Post(t, printsPath, nil).WantError(429, "RATE_LIMIT_EXCEEDED")
 
 	for range 3 {
-		withKey(api, auth.NewKeySecret()).Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
+		withKey(api, secrets.NewKey()).Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
 	}
 	others := func() int { all, uses := trips.get(); return all - uses } // uses are written a second later
 	before := others()
 	for range 3 {
-		withKey(api, auth.NewKeySecret()).Get(t, spoolsPath).WantError(429, "RATE_LIMIT_EXCEEDED")
-		withKey(api, auth.NewKeySecret()).Get(t, "/api/v1/nothing").WantError(429, "RATE_LIMIT_EXCEEDED")
+		withKey(api, secrets.NewKey()).Get(t, spoolsPath).WantError(429, "RATE_LIMIT_EXCEEDED")
+		withKey(api, secrets.NewKey()).Get(t, "/api/v1/nothing").WantError(429, "RATE_LIMIT_EXCEEDED")
 	}
 	if after := others(); after != before {
 		t.Errorf("%d round trips for unknown keys of an address without requests left", after-before)
@@ -569,7 +535,7 @@ func TestPrinterKeys(t *testing.T) {
 	tenant.User(t, "viewer").Post(t, printsPath, nil).WantError(403, "FORBIDDEN")
 	tenant.User(t, "operator").Post(t, printsPath, nil).Want(200)
 	for _, c := range []*testkit.Client{
-		basic("x", "password"), basic("x", auth.NewKeySecret()), basic(printer.Header.Get("X-API-Key"), ""),
+		basic("x", "password"), basic("x", secrets.NewKey()), basic(printer.Header.Get("X-API-Key"), ""),
 		api.Anonymous().With("Authorization", "Basic ???"), api.Anonymous().With("Authorization", "Basic"),
 	} {
 		a := c.Get(t, printsPath).WantError(401, "INVALID_API_KEY")
@@ -707,7 +673,7 @@ func TestKeysAreNotLogged(t *testing.T) {
 	}}, inventory.Routes)
 	tenant := api.Tenant(t)
 	key := tenant.Key(t, "operator")
-	secret, unknown := key.Header.Get("X-API-Key"), auth.NewKeySecret()
+	secret, unknown := key.Header.Get("X-API-Key"), secrets.NewKey()
 	admin := tenant.User(t, "admin")
 	rotated := admin.Post(t, keysPath+"/"+key.Actor.APIKey+"/rotate", nil).Want(200).Text("key")
 	for _, s := range []string{secret, unknown, rotated, secret[:39]} {
@@ -726,7 +692,7 @@ func TestKeysAreNotLogged(t *testing.T) {
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text := log.String() + w.Body.String() + string(a.Body)
 	for _, s := range []string{secret, unknown, rotated} {
-		if hash := auth.KeyHash(s); strings.Contains(text, s[8:34]) || strings.Contains(text, hash) {
+		if hash := secrets.KeyHash(s); strings.Contains(text, s[8:34]) || strings.Contains(text, hash) {
 			t.Errorf("the log, /metrics or an error has %s", s)
 		}
 	}

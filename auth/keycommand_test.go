@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/cli"
 	"spoolwright/inventory"
 	"spoolwright/tests/testkit"
@@ -27,13 +27,13 @@ func newFarm(t *testing.T, a accounts.Accounts) (farm, admin string) {
 func TestKeyCommands(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
-	a := accounts.Accounts{DB: api.DB, Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: api.DB, Hasher: secrets.NewHasher(testRounds)}
 	farm, _ := newFarm(t, a)
 	other, _ := newFarm(t, a)
 	add := func(args ...string) *testkit.Client {
 		t.Helper()
 		secret, ended := strings.CutSuffix(must(t, a, "", append([]string{"key", "add"}, args...)...), "\n")
-		if !ended || !auth.IsKeySecret(secret) {
+		if !ended || !secrets.IsKey(secret) {
 			t.Fatalf("printed %q", secret)
 		}
 		return withKey(api, secret)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 )
@@ -77,10 +78,10 @@ var keyRoles = map[KeyRole]server.Caller{
 
 // keyCaller returns the API key with the secret, and records that it was used.
 func (s *Service) keyCaller(ctx context.Context, secret string, admit func() error) (server.Caller, error) {
-	if !isKeySecret(secret) {
+	if !secrets.IsKey(secret) {
 		return server.Caller{}, server.ErrInvalidKey
 	}
-	hash := keyHash(secret)
+	hash := secrets.KeyHash(secret)
 	known := s.keys.find(hash)
 	if known == nil {
 		if err := admit(); err != nil {

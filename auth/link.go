@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -179,11 +180,11 @@ func (s *Service) SetPassword(ctx context.Context, token, password, address stri
 	}
 	ctx = db.As(ctx, db.Actor{Tenant: tenant})
 	hash := linkHash(token)
-	done, err := s.begin(ctx, "link "+hex.EncodeToString(hash), address, Anonymous, nil)
+	done, err := s.begin(ctx, "link "+hex.EncodeToString(hash), address, secrets.Anonymous, nil)
 	if err != nil {
 		return "", err
 	}
-	outcome := Abandoned
+	outcome := secrets.Abandoned
 	defer func() { done(outcome) }()
 
 	const valid = `link_hash = $1 and link_expires_at > $2 and disabled_at is null`
@@ -193,10 +194,10 @@ func (s *Service) SetPassword(ctx context.Context, token, password, address stri
 		return "", err
 	}
 	if found.Rows() == 0 {
-		outcome = Failed
+		outcome = secrets.Failed
 		return "", errLink
 	}
-	outcome = Succeeded
+	outcome = secrets.Succeeded
 	hashed, err := s.hash(ctx, password)
 	if err != nil {
 		return "", err

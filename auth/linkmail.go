@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/mail"
@@ -58,9 +59,9 @@ const forgottenPause = time.Hour
 // CountForgotten counts a request for a link as a failed login for the address of the client. The error is a 429 if
 // there are too many. It does not depend on whether a user has the e-mail address.
 func (s *Service) CountForgotten(ctx context.Context, email, address string) error {
-	done, err := s.begin(ctx, "forgotten "+EmailKey(email), address, Anonymous, nil)
+	done, err := s.begin(ctx, "forgotten "+EmailKey(email), address, secrets.Anonymous, nil)
 	if err == nil {
-		done(Failed)
+		done(secrets.Failed)
 	}
 	return err
 }

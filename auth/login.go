@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spoolwright/auth/audit"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -58,14 +59,14 @@ func (s *Service) startWith(
 		}
 		return err
 	}
-	done, err := s.begin(ctx, email, address, Anonymous, func() (bool, error) {
+	done, err := s.begin(ctx, email, address, secrets.Anonymous, func() (bool, error) {
 		err := find()
 		return err == nil && user.knownAddress, err
 	})
 	if err != nil {
 		return nil, session, err
 	}
-	outcome := Abandoned
+	outcome := secrets.Abandoned
 	defer func() { done(outcome) }()
 
 	if err := find(); err != nil {
@@ -73,29 +74,29 @@ func (s *Service) startWith(
 	}
 	// The groups do not include the tenant: the order of hashing must not depend on whether the account exists.
 	right, err := s.hasher.Verify(ctx, user.hash, password, "account "+email, "address "+address)
-	if errors.Is(err, ErrBusy) {
+	if errors.Is(err, secrets.ErrBusy) {
 		return nil, session, server.ErrUnavailable.Because(err)
 	}
 	if err != nil {
 		return nil, session, err
 	}
 	if !right {
-		outcome = Failed
+		outcome = secrets.Failed
 		if user.actor.User != nobody {
 			s.db.Later(db.As(ctx, db.Actor{Tenant: user.actor.Tenant}), audit.FailedSignIn(user.actor.User))
 		}
 		return nil, session, errCredentials
 	}
 	if user.required {
-		done(Passed)
+		done(secrets.Passed)
 		return nil, session, errSignOnRequired
 	}
 	if !user.factor {
-		outcome = Succeeded
+		outcome = secrets.Succeeded
 		session, err = s.startSession(db.As(ctx, user.actor), user, address)
 		return user, session, err
 	}
-	done(Passed) // the code is another attempt
+	done(secrets.Passed) // the code is another attempt
 	if code == "" {
 		return user, session, errOTPRequired
 	}
@@ -178,8 +179,8 @@ const beginWait = 10 * time.Second
 // the address is a known address of the account; a nil known means no. The error is an error of known, a 429 if
 // failures fill a limit, or a 503 after beginWait.
 func (s *Service) begin(
-	ctx context.Context, email, address string, source Source, known func() (bool, error),
-) (done func(Outcome), err error) {
+	ctx context.Context, email, address string, source secrets.Source, known func() (bool, error),
+) (done func(secrets.Outcome), err error) {
 	timeout := time.NewTimer(beginWait)
 	defer timeout.Stop()
 	for {
@@ -187,14 +188,14 @@ func (s *Service) begin(
 		if limit == nil {
 			return done, nil
 		}
-		if limit.Window == accountWindow && known != nil {
+		if limit.Window == secrets.AccountWindow && known != nil {
 			ok, err := known()
 			if err != nil {
 				return nil, err
 			}
 			known = nil
 			if ok {
-				source = KnownAddress
+				source = secrets.KnownAddress
 				continue
 			}
 		}
@@ -203,7 +204,7 @@ func (s *Service) begin(
 				Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: language.Sprintf("Too many failed logins; try again later"),
 				RetryAfter: limit.RetryAfter,
 			}
-			if limit.Window == loginWindow {
+			if limit.Window == secrets.LoginWindow {
 				e.Detail = language.Sprintf("Too many logins of this account; try again later")
 			}
 			return nil, e
@@ -211,7 +212,7 @@ func (s *Service) begin(
 		select {
 		case <-limit.Changed:
 		case <-timeout.C:
-			return nil, server.ErrUnavailable.Because(ErrBusy)
+			return nil, server.ErrUnavailable.Because(secrets.ErrBusy)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -46,7 +46,7 @@ func (s *Service) SignIn(ctx context.Context, email, password, address string) (
 	if err != nil {
 		return "", "", err
 	}
-	cookie, err = s.tokens.refresh(pagesAudience, session)
+	cookie, err = s.tokens.Cookie(session)
 	return cookie, "", err
 }
 
@@ -77,7 +77,7 @@ func (s *Service) SignInWithCode(ctx context.Context, token, code, address strin
 	if err != nil {
 		return "", err
 	}
-	return s.tokens.refresh(pagesAudience, session)
+	return s.tokens.Cookie(session)
 }
 
 // passwordDigest returns a digest of a stored hash, which has a salt.
@@ -91,7 +91,7 @@ func (s *Service) CookieAge() time.Duration { return s.tokens.RefreshTTL() }
 
 // Identify returns the user that a cookie names. It does not read the database.
 func (s *Service) Identify(cookie string) (actor db.Actor, ok bool) {
-	session, err := s.tokens.parseCookie(cookie)
+	session, err := s.tokens.ParseCookie(cookie)
 	return db.Actor{Tenant: session.TenantID, User: session.UserID, Session: session.SessionID}, err == nil
 }
 
@@ -103,7 +103,7 @@ func (s *Service) Exported(ctx context.Context, v Visitor, resources string) err
 // Visit returns the user of a cookie, in one round trip. The error is server.ErrInvalidToken if the session has ended.
 // The statements in more run in the same round trip, for the tenant that Identify returns.
 func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db.Stmt) (Visitor, error) {
-	session, err := s.tokens.parseCookie(cookie)
+	session, err := s.tokens.ParseCookie(cookie)
 	if err != nil {
 		return Visitor{}, tokenError(err)
 	}
@@ -143,13 +143,13 @@ func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db
 		return Visitor{}, err
 	}
 	session.IssuedAt = now
-	v.Cookie, err = s.tokens.refresh(pagesAudience, session)
+	v.Cookie, err = s.tokens.Cookie(session)
 	return v, err
 }
 
 // SignOut ends the session of a cookie, or all sessions of its user.
 func (s *Service) SignOut(ctx context.Context, cookie string, everywhere bool) error {
-	session, err := s.tokens.parseCookie(cookie)
+	session, err := s.tokens.ParseCookie(cookie)
 	if err != nil {
 		return nil // not a session
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
@@ -29,7 +29,7 @@ import (
 func TestUserAddWithoutNewTenant(t *testing.T) {
 	t.Parallel()
 	d := testkit.Database(t, db.Config{MaxConns: 2})
-	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: d, Hasher: secrets.NewHasher(testRounds)}
 	add := func(flags ...string) (string, error) {
 		out, _, err := command(t, a, "", append([]string{"user", "add", "--role", "operator",
 			"--email", email(), "--name", "x"}, flags...)...)
@@ -154,7 +154,7 @@ func TestUserRemove(t *testing.T) {
 func TestTenantRename(t *testing.T) {
 	t.Parallel()
 	d := testkit.Open(t)
-	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: d, Hasher: secrets.NewHasher(testRounds)}
 	one, two := "one "+value.NewID(), "two "+value.NewID()
 	for _, name := range []string{one, two} {
 		must(t, a, "", "user", "add", "--role", "operator",
@@ -326,7 +326,7 @@ func TestTenantRemovesAtOnce(t *testing.T) {
 // With a login that does not own the tables, the error names MIGRATE_DATABASE_URL.
 func TestOwnerCommandsNeedTheOwner(t *testing.T) {
 	t.Parallel()
-	a := accounts.Accounts{DB: testkit.Open(t), Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: testkit.Open(t), Hasher: secrets.NewHasher(testRounds)}
 	name := "farm " + value.NewID()
 	must(t, a, "", "user", "add", "--role", "operator",
 		"--tenant", name, "--new-tenant", "--email", email(), "--name", "x")

@@ -17,6 +17,7 @@ import (
 
 	"spoolwright/auth/audit"
 	"spoolwright/auth/oidc"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -214,7 +215,7 @@ func (s *Service) FinishSignOn(ctx context.Context, tenant, cookie string, answe
 	if err != nil {
 		return end, err
 	}
-	end.Cookie, err = s.tokens.refresh(pagesAudience, session)
+	end.Cookie, err = s.tokens.Cookie(session)
 	return end, err
 }
 
@@ -223,21 +224,21 @@ func (s *Service) FinishSignOn(ctx context.Context, tenant, cookie string, answe
 func (s *Service) redeem(ctx context.Context, p *provider, c signOnClaims, answer url.Values, address string) (
 	*oidc.Identity, error,
 ) {
-	done, err := s.begin(ctx, "sign-on "+p.tenant+" "+address, address, Anonymous, nil)
+	done, err := s.begin(ctx, "sign-on "+p.tenant+" "+address, address, secrets.Anonymous, nil)
 	if err != nil {
 		return nil, err
 	}
-	outcome := Abandoned
+	outcome := secrets.Abandoned
 	defer func() { done(outcome) }()
 	identity, err := s.signOn.Redeem(ctx, p.Registration, c.attempt(), answer.Get("code"), answer.Get("iss"),
 		p.claim)
 	if errors.Is(err, oidc.ErrCode) || errors.Is(err, oidc.ErrToken) {
-		outcome = Failed
+		outcome = secrets.Failed
 	}
 	if err != nil {
 		return nil, failedSignOn(err)
 	}
-	outcome = Succeeded
+	outcome = secrets.Succeeded
 	return identity, nil
 }
 

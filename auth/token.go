@@ -2,16 +2,15 @@ package auth
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"spoolwright/auth/secrets"
 	"spoolwright/auth/vault"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -70,63 +69,39 @@ type Tokens struct {
 	refreshTTL time.Duration
 	now        func() time.Time
 	parser     *jwt.Parser
-	verified   tokenCache[Principal] // access tokens
-	visitors   tokenCache[Refresh]   // cookies of the pages
-	vault      vault.Vault           // of the secrets of second factors
-	secrets    vault.Vault           // of the secrets of providers
+	verified   verified[Principal] // access tokens
+	visitors   verified[Refresh]   // cookies of the pages
+	vault      vault.Vault         // of the secrets of second factors
+	secrets    vault.Vault         // of the secrets of providers
 }
 
-// tokenCache maps the SHA-256 of verified tokens to their content, because verification costs more CPU time than the
-// rest of a request, and a page needs the content twice. Each use still checks the expiry, and the database still
-// checks the user's role and the session. When the cache is full, add empties it.
-type tokenCache[T any] struct {
-	mu     sync.RWMutex
-	tokens map[[sha256.Size]byte]cachedToken[T]
-}
+// verified remembers verified tokens, because verification costs more CPU time than the rest of a request, and a page
+// needs the content twice. Each use still checks the expiry, and the database still checks the user's role and the
+// session.
+type verified[T any] struct{ known secrets.Known[token[T]] }
 
-type cachedToken[T any] struct {
+type token[T any] struct {
 	content T
 	expires time.Time
 }
 
-// maxCachedTokens bounds each cache to about 4 MiB.
-const maxCachedTokens = 16_384
-
-func (c *tokenCache[T]) find(hash [sha256.Size]byte) (cachedToken[T], bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	token, ok := c.tokens[hash]
-	return token, ok
-}
-
-func (c *tokenCache[T]) add(hash [sha256.Size]byte, token cachedToken[T]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tokens == nil || len(c.tokens) >= maxCachedTokens {
-		c.tokens = map[[sha256.Size]byte]cachedToken[T]{}
-	}
-	c.tokens[hash] = token
-}
-
-// parse returns the content of a token. If the token is not in the cache, parse verifies it, and caches it if it is
-// valid.
-func (c *tokenCache[T]) parse(raw string, now func() time.Time, verify func() (T, time.Time, error),
+// parse returns the content of a token. If the token is not known, parse verifies it, and remembers it if it is valid.
+func (v *verified[T]) parse(raw string, now func() time.Time, verify func() (T, time.Time, error),
 ) (content T, err error) {
 	if len(raw) > maxTokenBytes {
 		return content, ErrTokenInvalid
 	}
-	hash := sha256.Sum256([]byte(raw))
-	if token, ok := c.find(hash); ok {
-		if !now().Before(token.expires) {
+	if t, ok := v.known.Find(raw); ok {
+		if !now().Before(t.expires) {
 			return content, ErrTokenExpired
 		}
-		return token.content, nil
+		return t.content, nil
 	}
 	found, expires, err := verify()
 	if err != nil {
 		return content, err
 	}
-	c.add(hash, cachedToken[T]{found, expires})
+	v.known.Add(raw, token[T]{found, expires})
 	return found, nil
 }
 
@@ -146,23 +121,23 @@ type refreshClaims struct {
 
 // NewTokens returns a Tokens that signs with the first secret and verifies with all of them. It returns an error if
 // there is no secret, a secret has fewer than 32 bytes, or a lifetime is shorter than a second.
-func NewTokens(secrets []string, accessTTL, refreshTTL time.Duration, now func() time.Time) (*Tokens, error) {
-	if len(secrets) == 0 {
+func NewTokens(configured []string, accessTTL, refreshTTL time.Duration, now func() time.Time) (*Tokens, error) {
+	if len(configured) == 0 {
 		return nil, errors.New("no token secret is set")
 	}
 	if accessTTL < time.Second || refreshTTL < time.Second {
 		return nil, errors.New("the lifetime of a token must be at least 1 second")
 	}
-	t := &Tokens{signing: []byte(secrets[0]), accessTTL: accessTTL, refreshTTL: refreshTTL, now: now}
-	for i, secret := range secrets {
+	t := &Tokens{signing: []byte(configured[0]), accessTTL: accessTTL, refreshTTL: refreshTTL, now: now}
+	for i, secret := range configured {
 		if len(secret) < minSecretBytes {
 			return nil, fmt.Errorf("token secret %d has %d bytes, it must have at least %d", i+1, len(secret),
 				minSecretBytes)
 		}
 		t.keys.Keys = append(t.keys.Keys, []byte(secret))
 	}
-	t.vault = vault.New(secrets, "spoolwright: second factors")
-	t.secrets = vault.New(secrets, "spoolwright: secrets of providers")
+	t.vault = vault.New(configured, "spoolwright: second factors")
+	t.secrets = vault.New(configured, "spoolwright: secrets of providers")
 	// The library joins "expired" with other claim errors; check returns ErrTokenExpired only if there is no other
 	// error.
 	t.parser = jwt.NewParser(
@@ -248,8 +223,11 @@ func (t *Tokens) ParseRefresh(raw string) (Refresh, error) {
 	return r, err
 }
 
-// parseCookie is ParseRefresh for the cookie of a browser.
-func (t *Tokens) parseCookie(raw string) (Refresh, error) {
+// Cookie returns the cookie of a browser for r, as Refresh returns a token.
+func (t *Tokens) Cookie(r Refresh) (string, error) { return t.refresh(pagesAudience, r) }
+
+// ParseCookie is ParseRefresh for the cookie of a browser.
+func (t *Tokens) ParseCookie(raw string) (Refresh, error) {
 	return t.visitors.parse(raw, t.now, func() (Refresh, time.Time, error) { return t.parseRefresh(pagesAudience, raw) })
 }
 

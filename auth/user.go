@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -71,7 +72,7 @@ func (u *UserAccount) Check(problems *server.Problems) {
 
 func checkNewPassword(problems *server.Problems, field string, password value.Optional[string]) {
 	if !password.IsNull() {
-		if err := CheckPassword(*password.Value); err != nil {
+		if err := secrets.CheckPassword(*password.Value); err != nil {
 			problems.Add(field, "%s", err)
 		}
 	}
@@ -163,7 +164,7 @@ func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (
 // hash hashes a password for a request; it maps ErrBusy to a 503.
 func (s *Service) hash(ctx context.Context, password string) (string, error) {
 	hash, err := s.hasher.Hash(ctx, password, tenantGroup(ctx))
-	if errors.Is(err, ErrBusy) {
+	if errors.Is(err, secrets.ErrBusy) {
 		err = server.ErrUnavailable.Because(err)
 	}
 	return hash, err
@@ -440,23 +441,23 @@ func (s *Service) checkPassword(ctx context.Context, password, address string) (
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.begin(ctx, EmailKey(email), address, Session, nil)
+	done, err := s.begin(ctx, EmailKey(email), address, secrets.Session, nil)
 	if err != nil {
 		return nil, err
 	}
-	outcome := Abandoned
+	outcome := secrets.Abandoned
 	defer func() { done(outcome) }()
 
 	right, err := s.hasher.Verify(ctx, user.hash, password, tenantGroup(ctx))
 	switch {
-	case errors.Is(err, ErrBusy):
+	case errors.Is(err, secrets.ErrBusy):
 		return nil, server.ErrUnavailable.Because(err)
 	case err != nil:
 		return nil, err
 	case !right:
-		outcome = Failed
+		outcome = secrets.Failed
 		return nil, errCurrentPassword
 	}
-	outcome = Succeeded
+	outcome = secrets.Succeeded
 	return user, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/tests/testkit"
@@ -553,7 +554,7 @@ func TestCommonPasswordsAreRefused(t *testing.T) {
 	}
 	mustLogin(t, w.API, address, phrase)
 
-	hash, err := auth.NewHasher(1).Hash(t.Context(), commonPassword)
+	hash, err := secrets.NewHasher(1).Hash(t.Context(), commonPassword)
 	testkit.Check(t, err)
 	testkit.Check(t, w.DB.Write(db.As(t.Context(), db.Actor{Tenant: tenant.ID}),
 		db.SQL(`update users set password_hash = $2 where id = $1`, user.ID(), hash)))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 )
@@ -267,7 +268,7 @@ func usePasswordLink(v *visit) error {
 		return v.passwordLinkPage(403, f)
 	}
 	password := f.Values.Get("new_password")
-	if err := auth.CheckPassword(password); err != nil {
+	if err := secrets.CheckPassword(password); err != nil {
 		f.Errors["new_password"] = v.message(err.Error())
 		return v.passwordLinkPage(422, f)
 	}

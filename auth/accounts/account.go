@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/auth"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -44,7 +45,7 @@ var ErrNoUser = errors.New("no user has this e-mail")
 // commands and the first start. It can change every tenant, so no request handler may use it.
 type Accounts struct {
 	DB     *db.DB
-	Hasher *auth.Hasher
+	Hasher *secrets.Hasher
 }
 
 // NewUser is the input of Accounts.Add. Tenant may be empty if only one tenant exists. If NewTenant is set, Add
@@ -175,7 +176,7 @@ func checkTenantName(name string) error {
 
 // SetPassword changes a user's password and ends all the user's sessions.
 func (a Accounts) SetPassword(ctx context.Context, email, password string) error {
-	if err := auth.CheckPassword(password); err != nil {
+	if err := secrets.CheckPassword(password); err != nil {
 		return err
 	}
 	hash, err := a.Hasher.Hash(ctx, password)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"spoolwright/auth"
+	"spoolwright/auth/secrets"
 	"spoolwright/cli"
 	"spoolwright/db"
 )
@@ -22,7 +22,7 @@ func Commands(rounds int) []cli.Command {
 }
 
 func userCommands(rounds int) []cli.Command {
-	accounts := func(d *db.DB) Accounts { return Accounts{DB: d, Hasher: auth.NewHasher(rounds)} }
+	accounts := func(d *db.DB) Accounts { return Accounts{DB: d, Hasher: secrets.NewHasher(rounds)} }
 	return []cli.Command{
 		{
 			Name: "user add",
@@ -146,7 +146,7 @@ func setDisabled(disabled bool) func(*flag.FlagSet) cli.Run {
 // which it then prints.
 func withPassword(c *cli.Call, stdin bool, use func(password string) error) error {
 	if !stdin {
-		password := auth.RandomPassword()
+		password := secrets.RandomPassword()
 		if err := use(password); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func withPassword(c *cli.Call, stdin bool, use func(password string) error) erro
 		return err
 	}
 	password := strings.TrimRight(line, "\r\n")
-	if err := auth.CheckPassword(password); err != nil {
+	if err := secrets.CheckPassword(password); err != nil {
 		return fmt.Errorf("the password on standard input %w", err)
 	}
 	return use(password)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"spoolwright/auth"
+	"spoolwright/auth/secrets"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/local"
@@ -27,7 +28,7 @@ func FirstLogin(
 	}
 	admin := NewUser{
 		Tenant: "farm", NewTenant: true, Email: "admin@farm.example", Name: "Admin", Role: "admin",
-		Password: auth.RandomPassword(),
+		Password: secrets.RandomPassword(),
 	}
 	link := Link(baseURL, once, admin)
 	path := filepath.Join(c.DataDir, "first-login")
@@ -38,7 +39,7 @@ func FirstLogin(
 			return err
 		}
 	}
-	if _, err := (Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}).Add(ctx, admin); err != nil {
+	if _, err := (Accounts{DB: d, Hasher: secrets.NewHasher(secrets.Rounds)}).Add(ctx, admin); err != nil {
 		return err
 	}
 	if onTerminal {

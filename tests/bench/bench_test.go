@@ -29,6 +29,7 @@ import (
 	"spoolwright/app"
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/db/local"
 	"spoolwright/production"
@@ -100,7 +101,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.db = d
 	f.stop = append(f.stop, d.Close)
-	f.actor, err = accounts.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}.Add(ctx, accounts.NewUser{
+	f.actor, err = accounts.Accounts{DB: d, Hasher: secrets.NewHasher(secrets.Rounds)}.Add(ctx, accounts.NewUser{
 		Tenant: "bench", NewTenant: true, Email: "bench@farm.example", Name: "B", Role: "admin",
 		Password: "bench-password",
 	})
@@ -139,13 +140,13 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.stop = append(f.stop, func() { f.super.Close(ctx) })
 
-	secrets := []string{rand.Text() + rand.Text()}
-	tokens, err := auth.NewTokens(secrets, time.Hour, time.Hour, time.Now)
+	configured := []string{rand.Text() + rand.Text()}
+	tokens, err := auth.NewTokens(configured, time.Hour, time.Hour, time.Now)
 	must(err)
 	service := func(d *db.DB) *server.Server { // without rate limits and log
-		a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
+		a := auth.New(d, tokens, secrets.NewHasher(secrets.Rounds), time.Now)
 		return server.New(server.Config{
-			Routes: testkit.Routes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
+			Routes: testkit.Routes(d, a), Secrets: configured, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
 			Log: slog.New(slog.DiscardHandler), Metrics: metrics.New("bench", d.Stats),
 			Surfaces: []server.Surface{spoolman.Surface(d)},
 		})

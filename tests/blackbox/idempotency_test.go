@@ -18,6 +18,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/tests/testkit"
@@ -366,7 +367,7 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 		r.wantReplay(t, withRole("operator"))
 	}
 	r.wantReplay(t, withRole("admin"))
-	accounts := accounts.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
+	accounts := accounts.Accounts{DB: api.DB, Hasher: secrets.NewHasher(1000)}
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, true))
 	wantError(r.c, 401, "INVALID_TOKEN")
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, false))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/auth/secrets"
 	"spoolwright/server"
 	"spoolwright/tests/testkit"
 )
@@ -59,7 +60,7 @@ func programRoutes(t *testing.T) []server.Route {
 	d := testkit.Open(t)
 	tokens, err := auth.NewTokens([]string{testkit.Secret}, time.Minute, time.Hour, time.Now)
 	check(t, err)
-	return testkit.Routes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
+	return testkit.Routes(d, auth.New(d, tokens, secrets.NewHasher(1), time.Now))
 }
 
 // setting is an environment variable that the program reads, with its default value.

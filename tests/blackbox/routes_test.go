@@ -18,6 +18,7 @@ import (
 	"spoolwright/app"
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
@@ -174,7 +175,7 @@ func TestDisabledAndDemotedUsers(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
 	f := w.newFullFixture(t).prepareBodies(t)
-	accounts := accounts.Accounts{DB: w.api.DB, Hasher: auth.NewHasher(1000)}
+	accounts := accounts.Accounts{DB: w.api.DB, Hasher: secrets.NewHasher(1000)}
 	ctx := context.Background()
 
 	disabled := f.tenant.User(t, "admin")

@@ -23,6 +23,7 @@ import (
 	"spoolwright/app"
 	"spoolwright/auth"
 	"spoolwright/auth/oidc"
+	"spoolwright/auth/secrets"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders/shops"
@@ -101,7 +102,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	}
 	tokens, err := auth.NewTokens([]string{Secret}, 30*time.Minute, 7*24*time.Hour, o.Now)
 	Check(tb, err)
-	service := auth.New(o.DB, tokens, auth.NewHasher(1000), o.Now)
+	service := auth.New(o.DB, tokens, secrets.NewHasher(1000), o.Now)
 	routes := service.Routes()
 	for _, feature := range features {
 		routes = append(routes, feature(o.DB)...)
@@ -178,7 +179,7 @@ func (a *API) Tenant(tb testing.TB) *Tenant {
 func (a *API) TenantOf(id string) *Tenant { return &Tenant{ID: id, api: a} }
 
 var passwordHash = sync.OnceValues(func() (string, error) {
-	return auth.NewHasher(1000).Hash(context.Background(), Password)
+	return secrets.NewHasher(1000).Hash(context.Background(), Password)
 })
 
 // User creates a user with the role and returns a client with an access token of the user.

@@ -14,8 +14,8 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"spoolwright/auth"
 	"spoolwright/auth/common"
+	"spoolwright/auth/secrets"
 )
 
 func main() {
@@ -44,7 +44,7 @@ func read(file string) ([]byte, error) {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() && len(chosen) < common.Size {
 		p := common.Normal(lines.Text())
-		if utf8.RuneCountInString(p) >= auth.MinPassword && !known[p] {
+		if utf8.RuneCountInString(p) >= secrets.MinPassword && !known[p] {
 			known[p] = true
 			chosen = append(chosen, p)
 		}
@@ -54,7 +54,7 @@ func read(file string) ([]byte, error) {
 	}
 	if len(chosen) < common.Size {
 		return nil, fmt.Errorf("%s has only %d different passwords of at least %d characters", file, len(chosen),
-			auth.MinPassword)
+			secrets.MinPassword)
 	}
 	return common.Encode(chosen), nil
 }

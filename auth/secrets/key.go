@@ -1,4 +1,4 @@
-package auth
+package secrets
 
 import (
 	"crypto/rand"
@@ -10,23 +10,24 @@ import (
 // The secret of an API key consists of a prefix, random characters, and a checksum of both. The prefix lets scanners
 // of source code find secrets. With the checksum, the service rejects a mistyped secret without a query.
 const (
-	keyPrefix   = "swk_"
+	KeyPrefix   = "swk_" // begins each secret of an API key
 	keyRandom   = 30
 	keyChecksum = 6
-	keyLength   = len(keyPrefix) + keyRandom + keyChecksum
+	keyLength   = len(KeyPrefix) + keyRandom + keyChecksum
 )
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-func newKeySecret() string {
+// NewKey returns a new secret of an API key.
+func NewKey() string {
 	b := make([]byte, 0, keyLength)
-	b = append(b, keyPrefix...)
+	b = append(b, KeyPrefix...)
 	var random [keyRandom * 2]byte
-	for len(b) < len(keyPrefix)+keyRandom {
+	for len(b) < len(KeyPrefix)+keyRandom {
 		rand.Read(random[:])
 		for _, c := range random {
 			// Higher values would make some characters more likely than others.
-			if c < 4*62 && len(b) < len(keyPrefix)+keyRandom {
+			if c < 4*62 && len(b) < len(KeyPrefix)+keyRandom {
 				b = append(b, base62[c%62])
 			}
 		}
@@ -43,21 +44,21 @@ func checksum(s string) string {
 	return string(b[:])
 }
 
-// isKeySecret reports whether s has the form of a secret and the right checksum.
-func isKeySecret(s string) bool {
-	if len(s) != keyLength || !strings.HasPrefix(s, keyPrefix) {
+// IsKey reports whether s has the form of a secret and the right checksum.
+func IsKey(s string) bool {
+	if len(s) != keyLength || !strings.HasPrefix(s, KeyPrefix) {
 		return false
 	}
-	random := s[len(keyPrefix) : keyLength-keyChecksum]
+	random := s[len(KeyPrefix) : keyLength-keyChecksum]
 	return strings.Trim(random, base62) == "" && s[keyLength-keyChecksum:] == checksum(s[:keyLength-keyChecksum])
 }
 
-// keyHash returns the SHA-256 of a secret, as 32 bytes. The secret has 178 random bits, so that a slow hash, as for
+// KeyHash returns the SHA-256 of a secret, as 32 bytes. The secret has 178 random bits, so that a slow hash, as for
 // passwords, would add no security.
-func keyHash(secret string) string {
+func KeyHash(secret string) string {
 	hash := sha256.Sum256([]byte(secret))
 	return string(hash[:])
 }
 
-// keyHint returns the start of a secret, so that people can recognize the key.
-func keyHint(secret string) string { return secret[:len(keyPrefix)+4] + "…" }
+// KeyHint returns the start of a secret, so that people can recognize the key.
+func KeyHint(secret string) string { return secret[:len(KeyPrefix)+4] + "…" }

@@ -1,4 +1,6 @@
-package auth
+// Package secrets has what people and programs prove their identity with: passwords, one-time codes, recovery codes and
+// the secrets of API keys. It makes, checks and hashes them, and limits guesses. It knows neither HTTP nor SQL.
+package secrets
 
 import (
 	"context"
@@ -28,28 +30,29 @@ const (
 	saltBytes  = 16
 	keyBytes   = 32
 	hashScheme = "pbkdf2-sha256"
-	queueWait  = 2 * time.Second
 )
 
-// ErrBusy means that a password was not hashed, because it waited 2 seconds for the hashing of other passwords.
+// ErrBusy means that a password was not hashed, because it waited too long for the hashing of other passwords.
 var ErrBusy = limit.ErrBusy
 
-var errMalformedHash = errors.New("auth: malformed password hash")
+var errMalformedHash = errors.New("secrets: malformed password hash")
 
 // Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time. Callers that wait share the cores
 // fairly: groups such as an account, an address or a tenant take turns, so that the passwords of one group do not
 // delay other groups for long. It is safe for concurrent use.
 type Hasher struct {
-	rounds int
-	queue  *limit.Queue
-	wait   time.Duration
-	key    func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; replaced by tests
+	Rounds int           // of new passwords
+	Queue  *limit.Queue  // grants the cores
+	Wait   time.Duration // for a core, until ErrBusy
+
+	// Key derives the key of a password: PBKDF2.
+	Key func(password string, salt []byte, rounds int) ([]byte, error)
 }
 
 // NewHasher returns a Hasher that hashes new passwords with the number of rounds: Rounds in the program, fewer in
 // tests.
 func NewHasher(rounds int) *Hasher {
-	return &Hasher{rounds: rounds, queue: limit.NewQueue(runtime.GOMAXPROCS(0)), wait: queueWait, key: pbkdf2Key}
+	return &Hasher{Rounds: rounds, Queue: limit.NewQueue(runtime.GOMAXPROCS(0)), Wait: 2 * time.Second, Key: pbkdf2Key}
 }
 
 func pbkdf2Key(password string, salt []byte, rounds int) ([]byte, error) {
@@ -61,17 +64,17 @@ func pbkdf2Key(password string, salt []byte, rounds int) ([]byte, error) {
 func (h *Hasher) Hash(ctx context.Context, password string, groups ...string) (string, error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt)
-	key, err := h.derive(ctx, password, salt, h.rounds, groups)
+	key, err := h.derive(ctx, password, salt, h.Rounds, groups)
 	if err != nil {
 		return "", err
 	}
-	return encodeHash(h.rounds, salt, key), nil
+	return encodeHash(h.Rounds, salt, key), nil
 }
 
 // Verify reports whether encoded is a hash of the password. An empty hash stands for an unknown account: Verify takes
 // the same time as for a hash and returns false. The error is an error of Hash, or reports that the hash is malformed.
 func (h *Hasher) Verify(ctx context.Context, encoded, password string, groups ...string) (ok bool, err error) {
-	rounds, salt, want := h.rounds, make([]byte, saltBytes), make([]byte, keyBytes)
+	rounds, salt, want := h.Rounds, make([]byte, saltBytes), make([]byte, keyBytes)
 	if encoded != "" {
 		if rounds, salt, want, err = decodeHash(encoded); err != nil {
 			return false, err
@@ -88,12 +91,12 @@ func (h *Hasher) Verify(ctx context.Context, encoded, password string, groups ..
 func (h *Hasher) derive(
 	ctx context.Context, password string, salt []byte, rounds int, groups []string,
 ) ([]byte, error) {
-	release, err := h.queue.Acquire(ctx, h.wait, 1, groups...)
+	release, err := h.Queue.Acquire(ctx, h.Wait, 1, groups...)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return h.key(password, salt, rounds)
+	return h.Key(password, salt, rounds)
 }
 
 var hashEncoding = base64.RawStdEncoding

@@ -1,4 +1,4 @@
-package auth
+package secrets
 
 import (
 	"strings"
@@ -25,7 +25,7 @@ func TestTOTPVectors(t *testing.T) {
 			if now.Unix() < 0 {
 				continue
 			}
-			if step, ok := findStep(secret, v.code[2:], now); ok != (steps >= -1 && steps <= 1) || ok && step != v.unix/30 {
+			if step, ok := FindStep(secret, v.code[2:], now); ok != (steps >= -1 && steps <= 1) || ok && step != v.unix/30 {
 				t.Errorf("%d steps after %d: step %d, %v", steps, v.unix, step, ok)
 			}
 		}
@@ -34,7 +34,7 @@ func TestTOTPVectors(t *testing.T) {
 
 // A recovery code is read with and without dashes and blanks. Its hash belongs to one second factor.
 func TestRecoveryCodes(t *testing.T) {
-	codes, hashes := newRecoveryCodes("a")
+	codes, hashes := NewRecoveryCodes("a")
 	seen := map[string]bool{}
 	for i, code := range codes {
 		if len(code) != 24 || seen[code] {
@@ -42,24 +42,24 @@ func TestRecoveryCodes(t *testing.T) {
 		}
 		seen[code] = true
 		for _, typed := range []string{code, strings.ReplaceAll(code, "-", ""), " " + strings.ReplaceAll(code, "-", " ")} {
-			if clean := cleanCode(typed); !isRecoveryCode(clean) || string(recoveryHash("a", clean)) != string(hashes[i]) {
+			if clean := CleanCode(typed); !IsRecoveryCode(clean) || string(RecoveryHash("a", clean)) != string(hashes[i]) {
 				t.Errorf("%q is not read", typed)
 			}
 		}
-		if string(recoveryHash("b", cleanCode(code))) == string(hashes[i]) {
+		if string(RecoveryHash("b", CleanCode(code))) == string(hashes[i]) {
 			t.Error("a hash does not depend on the second factor")
 		}
 	}
 	if len(codes) != 10 || len(hashes) != 10 {
 		t.Errorf("%d codes", len(codes))
 	}
-	if got := otpURI([]byte("12345678901234567890"), "a b@x.example"); got != "otpauth://totp/"+
+	if got := OTPURI([]byte("12345678901234567890"), "a b@x.example"); got != "otpauth://totp/"+
 		"Spoolwright:a%20b@x.example"+
 		"?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=Spoolwright" {
 		t.Error(got)
 	}
 	for _, code := range []string{"", "123456", "1234567890123456789", "12345678901234567890a", "1234567890123456789a"} {
-		if isRecoveryCode(code) {
+		if IsRecoveryCode(code) {
 			t.Error(code, "is a recovery code")
 		}
 	}

@@ -1,4 +1,4 @@
-package auth
+package secrets
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func FuzzDecodeHash(f *testing.F) {
 // Verify compares with a key of zeros for an unknown account. A password with that key must fail too.
 func TestVerifyUnknownAccount(t *testing.T) {
 	h := NewHasher(testRounds)
-	h.key = func(string, []byte, int) ([]byte, error) { return make([]byte, keyBytes), nil }
+	h.Key = func(string, []byte, int) ([]byte, error) { return make([]byte, keyBytes), nil }
 	if ok, err := h.Verify(t.Context(), "", "any password"); ok || err != nil {
 		t.Error(ok, err)
 	}
@@ -121,17 +121,25 @@ func TestVerifyUnknownAccount(t *testing.T) {
 
 func TestHasherIsBounded(t *testing.T) {
 	h := NewHasher(testRounds)
-	if h.queue.Free() != runtime.GOMAXPROCS(0) {
-		t.Errorf("%d slots, want GOMAXPROCS", h.queue.Free())
+	if h.Queue.Free() != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d slots, want GOMAXPROCS", h.Queue.Free())
 	}
-	free := h.Fill(10 * time.Millisecond)
+	h.Wait = 10 * time.Millisecond
+	var slots []func()
+	for range h.Queue.Free() {
+		release, err := h.Queue.Acquire(t.Context(), 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slots = append(slots, release)
+	}
 	if _, err := h.Hash(t.Context(), "correct horse battery"); err != ErrBusy {
 		t.Errorf("Hash: %v", err)
 	}
 	if _, err := h.Verify(t.Context(), "", "correct horse battery"); err != ErrBusy {
 		t.Errorf("Verify: %v", err)
 	}
-	h.wait = time.Minute
+	h.Wait = time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := h.Hash(ctx, "correct horse battery"); err != context.DeadlineExceeded {
@@ -143,12 +151,14 @@ func TestHasherIsBounded(t *testing.T) {
 		_, err := h.Hash(t.Context(), "correct horse battery")
 		waiting <- err
 	}()
-	free()
+	for _, release := range slots {
+		release()
+	}
 	if err := <-waiting; err != nil {
 		t.Errorf("Hash after a slot became free: %v", err)
 	}
-	if h.queue.Free() != runtime.GOMAXPROCS(0) || h.queue.Waiting() != 0 {
-		t.Errorf("the queue is %+v after all callers left", h.queue)
+	if h.Queue.Free() != runtime.GOMAXPROCS(0) || h.Queue.Waiting() != 0 {
+		t.Errorf("the queue is %+v after all callers left", h.Queue)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -1,4 +1,4 @@
-package auth
+package secrets
 
 import (
 	"container/list"
@@ -30,12 +30,12 @@ const (
 	maxThrottleKeys = 100_000 // bounds the memory of a window
 )
 
-// The indexes in Throttle.windows.
+// The windows of a Throttle; see Limit.Window.
 const (
-	pairWindow = iota
-	addressWindow
-	loginWindow
-	accountWindow
+	PairWindow = iota
+	AddressWindow
+	LoginWindow
+	AccountWindow
 )
 
 // Source determines which failures count together for the limit of an account.
@@ -92,10 +92,10 @@ type attempt struct {
 func NewThrottle(now func() time.Time) *Throttle {
 	t := &Throttle{now: now, seen: now()}
 	t.windows = [...]window{
-		pairWindow:    {counts: []Outcome{Failed}, limit: pairFailures},
-		addressWindow: {counts: []Outcome{Failed}, limit: addressFailures},
-		loginWindow:   {counts: []Outcome{Succeeded}, limit: accountLogins, parallel: accountParallel},
-		accountWindow: {counts: []Outcome{Failed, Passed}, limit: accountFailures},
+		PairWindow:    {counts: []Outcome{Failed}, limit: pairFailures},
+		AddressWindow: {counts: []Outcome{Failed}, limit: addressFailures},
+		LoginWindow:   {counts: []Outcome{Succeeded}, limit: accountLogins, parallel: accountParallel},
+		AccountWindow: {counts: []Outcome{Failed, Passed}, limit: accountFailures},
 	}
 	for i := range t.windows {
 		t.windows[i].maxKeys, t.windows[i].keys = maxThrottleKeys, make(map[[32]byte]*list.Element)
@@ -112,7 +112,7 @@ type Limit struct {
 	// Changed is closed when one of the running attempts ends. It is nil if RetryAfter is not 0.
 	Changed <-chan struct{}
 
-	// Window is the index of the limit, such as accountWindow. If several limits are full, it is a limit with the
+	// Window is the index of the limit, such as AccountWindow. If several limits are full, it is a limit with the
 	// longest RetryAfter.
 	Window int
 }
@@ -166,7 +166,7 @@ func (t *Throttle) Begin(account, address string, source Source) (done func(Outc
 			t.windows[i].ended(key, a, outcome)
 		}
 		if outcome == Succeeded {
-			t.windows[pairWindow].clear(keys[pairWindow])
+			t.windows[PairWindow].clear(keys[PairWindow])
 		}
 	}, nil
 }

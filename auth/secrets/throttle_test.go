@@ -1,4 +1,4 @@
-package auth
+package secrets
 
 import (
 	"fmt"
@@ -48,10 +48,10 @@ func TestThrottleSources(t *testing.T) {
 	for i := range 20 {
 		attempts(Anonymous, fmt.Sprint("address ", i))
 	}
-	if _, limit := th.Begin("ada", "192.0.2.1", Anonymous); limit == nil || limit.Window != accountWindow {
+	if _, limit := th.Begin("ada", "192.0.2.1", Anonymous); limit == nil || limit.Window != AccountWindow {
 		t.Errorf("anonymous: %+v, want the limit of the account", limit)
 	}
-	if _, limit := th.Begin("ada", "address 1", Anonymous); limit == nil || limit.Window != pairWindow {
+	if _, limit := th.Begin("ada", "address 1", Anonymous); limit == nil || limit.Window != PairWindow {
 		t.Errorf("anonymous, from an attacker's address: %+v, want the limit of the address", limit)
 	}
 	for i := range 30 {
@@ -89,7 +89,7 @@ func TestThrottleLogins(t *testing.T) {
 	clock.pass(time.Minute)
 	for _, source := range []Source{Anonymous, KnownAddress, Session} {
 		_, limit := th.Begin("ada", "192.0.2.1", source)
-		if limit == nil || limit.RetryAfter != 13*time.Minute || limit.Window != loginWindow {
+		if limit == nil || limit.RetryAfter != 13*time.Minute || limit.Window != LoginWindow {
 			t.Errorf("source %d: Begin = %+v, want the limit of logins", source, limit)
 		}
 	}
@@ -129,7 +129,7 @@ func TestThrottleParallel(t *testing.T) {
 func TestThrottleRunningAttempts(t *testing.T) {
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
-	th.windows[loginWindow].parallel = 0
+	th.windows[LoginWindow].parallel = 0
 	var running []func(Outcome)
 	for range 5 {
 		done, limit := th.Begin("ada", "192.0.2.1", Anonymous)
@@ -192,7 +192,7 @@ func TestThrottleAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
-	th.windows[loginWindow].limit, th.windows[loginWindow].parallel = 8, 6
+	th.windows[LoginWindow].limit, th.windows[LoginWindow].parallel = 8, 6
 	var model []*modelAttempt
 	var elapsed time.Duration // does not go backwards when the clock does
 	var allowed, limited int

@@ -1,4 +1,4 @@
-package auth
+package secrets
 
 import (
 	"crypto/hmac"
@@ -17,7 +17,7 @@ import (
 
 // Codes of apps follow RFC 6238, with the options that all apps support: SHA-1, 6 digits, and steps of 30 seconds.
 const (
-	otpSecretBytes = 20
+	OTPSecretBytes = 20 // the length of a secret that apps share with the service
 	otpStep        = 30 * time.Second
 	otpDrift       = 1 // how many steps the clock of a phone may be ahead or behind
 )
@@ -32,8 +32,8 @@ func totp(secret []byte, step int64) string {
 
 func stepOf(t time.Time) int64 { return t.Unix() / int64(otpStep/time.Second) }
 
-// findStep returns the step that has the code, at most otpDrift steps from now, or false.
-func findStep(secret []byte, code string, now time.Time) (step int64, ok bool) {
+// FindStep returns the step that has the code, at most otpDrift steps from now, or false.
+func FindStep(secret []byte, code string, now time.Time) (step int64, ok bool) {
 	for at := stepOf(now) - otpDrift; at <= stepOf(now)+otpDrift; at++ {
 		if subtle.ConstantTimeCompare([]byte(code), []byte(totp(secret, at))) == 1 {
 			step, ok = at, true
@@ -42,14 +42,14 @@ func findStep(secret []byte, code string, now time.Time) (step int64, ok bool) {
 	return step, ok
 }
 
-// otpURI returns the address that apps read from a QR code.
-func otpURI(secret []byte, email string) string {
+// OTPURI returns the address that apps read from a QR code.
+func OTPURI(secret []byte, email string) string {
 	const name = "Spoolwright"
-	return "otpauth://totp/" + name + ":" + url.PathEscape(email) + "?secret=" + encodeOTP(secret) + "&issuer=" + name
+	return "otpauth://totp/" + name + ":" + url.PathEscape(email) + "?secret=" + EncodeOTP(secret) + "&issuer=" + name
 }
 
-// encodeOTP returns the secret as people type it into an app.
-func encodeOTP(secret []byte) string {
+// EncodeOTP returns the secret as people type it into an app.
+func EncodeOTP(secret []byte) string {
 	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(secret)
 }
 
@@ -60,8 +60,8 @@ const (
 	recoveryDigits = 20
 )
 
-// newRecoveryCodes returns new recovery codes, and their hashes for the second factor with the id.
-func newRecoveryCodes(id string) (codes []string, hashes [][]byte) {
+// NewRecoveryCodes returns new recovery codes, and their hashes for the second factor with the id.
+func NewRecoveryCodes(id string) (codes []string, hashes [][]byte) {
 	bound := new(big.Int).Exp(big.NewInt(10), big.NewInt(recoveryDigits), nil)
 	for range recoveryCodes {
 		n, err := rand.Int(rand.Reader, bound)
@@ -69,7 +69,7 @@ func newRecoveryCodes(id string) (codes []string, hashes [][]byte) {
 			panic(err) // the reader returns no errors
 		}
 		code := fmt.Sprintf("%0*d", recoveryDigits, n)
-		hashes = append(hashes, recoveryHash(id, code))
+		hashes = append(hashes, RecoveryHash(id, code))
 		var groups []string
 		for i := 0; i < recoveryDigits; i += 4 {
 			groups = append(groups, code[i:i+4])
@@ -79,19 +79,19 @@ func newRecoveryCodes(id string) (codes []string, hashes [][]byte) {
 	return codes, hashes
 }
 
-// recoveryHash returns the hash of the digits of a recovery code. The code has enough random bits that a slow hash, as
+// RecoveryHash returns the hash of the digits of a recovery code. The code has enough random bits that a slow hash, as
 // for passwords, would add little.
-func recoveryHash(id, digits string) []byte {
+func RecoveryHash(id, digits string) []byte {
 	hash := sha256.Sum256([]byte(id + ":" + digits))
 	return hash[:]
 }
 
-// cleanCode returns a code without the blanks and dashes that people type.
-func cleanCode(code string) string {
+// CleanCode returns a code without the blanks and dashes that people type.
+func CleanCode(code string) string {
 	return strings.NewReplacer(" ", "", "-", "", "\u00a0", "", "\t", "").Replace(code)
 }
 
-// isRecoveryCode reports whether a clean code has the form of a recovery code.
-func isRecoveryCode(code string) bool {
+// IsRecoveryCode reports whether a clean code has the form of a recovery code.
+func IsRecoveryCode(code string) bool {
 	return len(code) == recoveryDigits && strings.Trim(code, "0123456789") == ""
 }
