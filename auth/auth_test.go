@@ -665,7 +665,7 @@ func TestConcurrentSlowLogins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
-	gate := newGate(w.hasher, 2)
+	gate := newGate(t, w.hasher, 2)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -735,7 +735,7 @@ func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	attackers, victim := []*testkit.Client{w.Operator(t), w.Operator(t)}, w.Operator(t)
 	const secret = "the victim's password"
 	testkit.Check(t, w.accounts().SetPassword(t.Context(), victim.Email, secret))
-	gate := newGate(w.hasher, 2)
+	gate := newGate(t, w.hasher, 2)
 	var wg sync.WaitGroup
 	login := func(c *testkit.Client, password string) {
 		wg.Go(func() {
@@ -797,7 +797,7 @@ func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin, other := w.Tenant(t).User(t, "admin"), w.Tenant(t).User(t, "admin")
-	gate := newGate(w.hasher, 2)
+	gate := newGate(t, w.hasher, 2)
 	var wg sync.WaitGroup
 	send := func(c *testkit.Client, method, path string, body j, want int) {
 		wg.Go(func() {

@@ -580,7 +580,7 @@ func TestLoginWhileFactorIsTurnedOn(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	secret := user.Post(t, otpPath, j{"current_password": testkit.Password}).Want(200).Text("secret")
-	gate := newGate(w.hasher, 1)
+	gate := newGate(t, w.hasher, 1)
 	done := make(chan *testkit.Response)
 	go func() { done <- w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)) }()
 	<-gate.started

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,12 +41,15 @@ func fill(t *testing.T, h *secrets.Hasher, wait time.Duration) (free func()) {
 type gate struct {
 	started chan string // the passwords, in the order in which the hasher starts them
 	proceed chan struct{}
+	open    func() // lets all hashes proceed, now and later; the end of the test does too
 	queue   *limit.Queue
 }
 
 // newGate makes each hash wait for the gate, sets the number of slots, and removes the limit on the wait for a slot.
-func newGate(h *secrets.Hasher, slots int) *gate {
-	g := &gate{make(chan string, 1000), make(chan struct{}), limit.NewQueue(slots)}
+func newGate(t *testing.T, h *secrets.Hasher, slots int) *gate {
+	g := &gate{started: make(chan string, 1000), proceed: make(chan struct{}), queue: limit.NewQueue(slots)}
+	g.open = sync.OnceFunc(func() { close(g.proceed) })
+	t.Cleanup(g.open)
 	key := h.Key
 	h.Queue, h.Wait = g.queue, time.Hour
 	h.Key = func(password string, salt []byte, rounds int) ([]byte, error) {
@@ -58,9 +62,6 @@ func newGate(h *secrets.Hasher, slots int) *gate {
 
 // pass lets one hash proceed.
 func (g *gate) pass() { g.proceed <- struct{}{} }
-
-// open lets all hashes proceed, now and later.
-func (g *gate) open() { close(g.proceed) }
 
 // waitFor returns when n callers wait for a slot.
 func (g *gate) waitFor(t *testing.T, n int) {

@@ -121,23 +121,23 @@ type refreshClaims struct {
 
 // NewTokens returns a Tokens that signs with the first secret and verifies with all of them. It returns an error if
 // there is no secret, a secret has fewer than 32 bytes, or a lifetime is shorter than a second.
-func NewTokens(configured []string, accessTTL, refreshTTL time.Duration, now func() time.Time) (*Tokens, error) {
-	if len(configured) == 0 {
+func NewTokens(secrets []string, accessTTL, refreshTTL time.Duration, now func() time.Time) (*Tokens, error) {
+	if len(secrets) == 0 {
 		return nil, errors.New("no token secret is set")
 	}
 	if accessTTL < time.Second || refreshTTL < time.Second {
 		return nil, errors.New("the lifetime of a token must be at least 1 second")
 	}
-	t := &Tokens{signing: []byte(configured[0]), accessTTL: accessTTL, refreshTTL: refreshTTL, now: now}
-	for i, secret := range configured {
+	t := &Tokens{signing: []byte(secrets[0]), accessTTL: accessTTL, refreshTTL: refreshTTL, now: now}
+	for i, secret := range secrets {
 		if len(secret) < minSecretBytes {
 			return nil, fmt.Errorf("token secret %d has %d bytes, it must have at least %d", i+1, len(secret),
 				minSecretBytes)
 		}
 		t.keys.Keys = append(t.keys.Keys, []byte(secret))
 	}
-	t.vault = vault.New(configured, "spoolwright: second factors")
-	t.secrets = vault.New(configured, "spoolwright: secrets of providers")
+	t.vault = vault.New(secrets, "spoolwright: second factors")
+	t.secrets = vault.New(secrets, "spoolwright: secrets of providers")
 	// The library joins "expired" with other claim errors; check returns ErrTokenExpired only if there is no other
 	// error.
 	t.parser = jwt.NewParser(
