@@ -189,6 +189,7 @@ type isolationTenant struct {
 	routes  []*operation
 	client  *testkit.Client
 	texts   int            // number of texts written
+	keys    int            // number of requests with an Idempotency-Key
 	pairs   int            // number of calls of compare
 	counts  map[string]int // responses by operation and status
 
@@ -566,7 +567,8 @@ func (i *isolationTenant) randomize(body map[string]any, schema map[string]field
 func (i *isolationTenant) send(op *operation, path string, body map[string]any) *httptest.ResponseRecorder {
 	c := i.client
 	if op.Method() == "POST" && i.IntN(4) == 0 {
-		c = c.With("Idempotency-Key", fmt.Sprint("key ", i.IntN(1_000_000))) // other tenants use the same keys
+		i.keys++
+		c = c.With("Idempotency-Key", fmt.Sprint("key ", i.keys)) // other tenants use the same keys
 	}
 	a := callOperation(c, op, path, body)
 	i.counts[fmt.Sprint(op.Doc.ID, " ", a.Code)]++
