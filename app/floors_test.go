@@ -237,12 +237,28 @@ func TestTablesHaveOwners(t *testing.T) {
 	}
 }
 
-// Functions are short enough to be read at once.
+// functionOfSQL is a function of a .sql file, up to the end of its body.
+var functionOfSQL = regexp.MustCompile(`(?ms)^create (?:or replace )?(?:function|procedure) ([a-z_]+).*?\$\$.*?\$\$`)
+
+// Functions of Go and SQL are short enough to be read at once.
 func TestFunctionLength(t *testing.T) {
 	t.Parallel()
 	const most = 100
-	count := 0
+	count := map[string]int{}
+	check := func(file, function string, lines int) {
+		count[path.Ext(file)]++
+		if lines > most {
+			t.Errorf("%s: %s has %d lines, want at most %d", file, function, lines, most)
+		}
+	}
 	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(name, ".sql") {
+			var text []byte
+			text, err = os.ReadFile("../" + name)
+			for _, f := range functionOfSQL.FindAllStringSubmatch(string(text), -1) {
+				check(name, f[1], strings.Count(f[0], "\n")+1)
+			}
+		}
 		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return err
 		}
@@ -253,16 +269,13 @@ func TestFunctionLength(t *testing.T) {
 		}
 		for _, declaration := range tree.Decls {
 			if f, ok := declaration.(*ast.FuncDecl); ok {
-				count++
-				if lines := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; lines > most {
-					t.Errorf("%s: %s has %d lines, want at most %d", name, f.Name, lines, most)
-				}
+				check(name, f.Name.Name, set.Position(f.End()).Line-set.Position(f.Pos()).Line+1)
 			}
 		}
 		return nil
 	})
 	testkit.Check(t, err)
-	if count < 1000 {
-		t.Errorf("the program has %d functions", count)
+	if count[".go"] < 1000 || count[".sql"] < 200 {
+		t.Errorf("the program has the functions %v", count)
 	}
 }
