@@ -205,7 +205,8 @@ func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 		where (select count(*) from api_keys where revoked_at is null) < $8
 			and ($9::uuid is null or exists (select from printers where id = $9::uuid and hidden_at is null))
 		returning `+keyColumns,
-		id, in.Name.Arg(), in.Role.Arg(), secrets.KeyHint(secret), hash, in.ExpiresAt.Arg(), user, MaxKeys, in.PrinterID.Arg())
+		id, in.Name.Arg(), in.Role.Arg(), secrets.KeyHint(secret), hash, in.ExpiresAt.Arg(), user, MaxKeys,
+		in.PrinterID.Arg())
 	found := db.SQL(`select id from `+printer("$1::uuid")+` p`, in.PrinterID.Arg())
 	claim := db.SQL(`select key_claim($2, id)::text from api_keys where id = $1`, id, hash)
 	if err := d.Write(ctx, db.Lock("api_keys"), found, key, claim); err != nil {

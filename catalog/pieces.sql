@@ -195,6 +195,11 @@ begin
 	);
 end $$;
 
+-- Returns the change of the number of pieces in stock with a known cost that an entry made.
+create or replace function valued_change(e piece_entries) returns int language sql immutable as $$
+	select greatest(e.on_hand, 0) - greatest(e.on_hand - e.pieces, 0) - e.unvalued
+$$;
+
 -- Returns value as the cost of an entry for move_pieces, or null if all pieces are unvalued.
 create or replace function value_of(pieces bigint, unvalued bigint, value numeric) returns numeric
 language sql immutable as $$

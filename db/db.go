@@ -225,7 +225,7 @@ func (d *DB) compareClocks(clock, sent, answered time.Time) error {
 // PoolStats are statistics of the connection pool.
 type PoolStats struct {
 	Max, Total, Idle, InUse int32
-	Waiting                 int   // reads and writes that wait for a connection
+	Waiting                 int   // reads and writes that wait for a share of the connections
 	Acquires, Waits         int64 // since the start; Waits counts acquires that waited for a share or an idle connection
 	WaitTime                time.Duration
 	Shared                  int64 // reads since the start that were sent in the pipeline of another request

@@ -374,8 +374,8 @@ func TestSettingsAreLocal(t *testing.T) {
 	})
 }
 
-// unprepare resets the settings of the session, as if a pooler had assigned another one to the connection. From then on,
-// each transaction of d applies the settings.
+// unprepare resets the settings of the session, as if a pooler had assigned another one to the connection. From then
+// on, each transaction of d applies the settings.
 func unprepare(t *testing.T, d *db.DB) {
 	t.Helper()
 	write(t, d, newBinding(t), db.SQL(`reset role`), db.SQL(`reset all`))

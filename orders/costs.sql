@@ -97,19 +97,28 @@ language sql immutable as $$
 	select case when status = 'done' then least(coalesce(delivered, quantity), quantity) else quantity end
 $$;
 
+-- Returns the part of came that the first pieces of an item of a run carry; see run_lines.
+create or replace function carried_cost(came numeric, pieces bigint, good int, carriers bigint) returns numeric
+language sql immutable as $$
+	select case when pieces = good then came
+		when pieces > good - carriers then round(came * (pieces - good + carriers) / carriers, 6) else 0 end
+$$;
+
 -- Returns the costs and the pieces of each item of a run that complete, fail or cancel ended. Other runs have no
 -- lines. A run without items has one line without an item.
 --
 -- used is the value of the components that the item took from stock, and stocked the value that came into stock with
 -- its pieces. valued reports whether all parts of the cost of the good pieces are known. came is the cost that they
--- carry: stocked or, if a part is unknown, the sum of the known parts, which never came into stock.
+-- carry: stocked or, if a part is unknown, the sum of the known parts, which never came into stock. Only the last
+-- carriers of the good pieces carry it: the others left the stock before their cost was known.
 create or replace function run_lines(run uuid) returns table (item uuid, product_id uuid, order_item_id uuid, good int,
 	failed int, filament numeric, waste numeric, machine numeric, energy numeric, labour numeric, used numeric,
-	stocked numeric, came numeric, valued boolean)
+	stocked numeric, came numeric, valued boolean, carriers bigint)
 language sql stable as $$
 	select s.id, s.product_id, s.order_item_id, n.good, n.failed, c.filament, c.waste, c.machine, c.energy, c.labour,
 		e.used, e.stocked, case when e.valued or n.good = 0 then e.stocked
-			else coalesce(known_sum(array[c.filament, c.waste, c.machine, c.energy, c.labour]), 0) + e.used end, e.valued
+			else coalesce(known_sum(array[c.filament, c.waste, c.machine, c.energy, c.labour]), 0) + e.used end, e.valued,
+		case when e.valued then least(greatest(e.carriers, 0), n.good) else n.good end
 	from (select * from production_runs r where r.id = run and r.deducted_at is not null) r
 	cross join lateral (
 		select s.id, s.product_id, s.order_item_id, s.quantity, s.successful_quantity, s.failed_quantity,
@@ -126,7 +135,8 @@ language sql stable as $$
 	cross join lateral (
 		select -coalesce(sum(e.value) filter (where e.kind = 'used'), 0) as used,
 			coalesce(sum(e.value) filter (where e.kind <> 'used'), 0) as stocked,
-			coalesce(sum(e.pieces - e.shortfall) filter (where e.kind <> 'used' and e.cost is null), 0) = 0 as valued
+			coalesce(sum(e.pieces - e.shortfall) filter (where e.kind <> 'used' and e.cost is null), 0) = 0 as valued,
+			sum(valued_change(e)) filter (where e.kind <> 'used' and e.product_id = s.product_id) as carriers
 		from piece_entries e where e.run_id = run and e.run_item_id = s.id
 	) e
 	cross join lateral run_item_pieces(r.status, s.quantity, s.successful_quantity, s.failed_quantity) n
@@ -187,23 +197,25 @@ $$;
 --   sold       the pieces that earn revenue, at most order_item_sold
 --   delivered  the pieces that the customer got: the item gets its own pieces first
 --   kept       the pieces whose cost belongs to the order: delivered, or waiting for delivery
+--   unvalued   those of the delivered pieces that left the stock without a known cost
 --
 -- kept_cost and delivered_cost are the shares of these pieces in came of run_lines. revenue is the share of the sold
 -- pieces in the net price of item_price; it is null if nothing is sold, or the price is unknown.
 create or replace function order_item_own(order_item uuid, waiting bigint default 0) returns table (item uuid, good int,
 	before bigint, valued boolean, sold bigint, revenue numeric, kept_cost numeric, delivered bigint,
-	delivered_cost numeric)
+	delivered_cost numeric, unvalued bigint)
 language sql stable as $$
 	select n.item, n.good, n.before, n.valued, n.sold,
 		case when n.sold > 0 then line_share(n.net, n.before, n.before + n.sold, n.net_pieces) end,
-		case when n.kept = n.good then n.came else round(n.came * n.kept / n.good, 6) end, n.delivered,
-		case when n.delivered = n.good then n.came else round(n.came * n.delivered / n.good, 6) end
+		carried_cost(n.came, n.kept, n.good, n.carriers), n.delivered,
+		carried_cost(n.came, n.delivered, n.good, n.carriers),
+		case when n.valued then least(n.delivered, n.good - n.carriers) else n.delivered end
 	from (
 		select n.*, least(greatest(n.sells - n.before, 0), n.good) as sold,
 			least(greatest(n.got - n.before, 0), n.good) as delivered,
 			least(greatest(n.got + coalesce(waiting, 0) - n.before, 0), n.good) as kept
 		from (
-			select x.id as item, l.good, l.came, l.valued, p.net, p.net_pieces, coalesce(i.delivered, 0) as got,
+			select x.id as item, l.good, l.came, l.valued, l.carriers, p.net, p.net_pieces, coalesce(i.delivered, 0) as got,
 				case when order_item_earns(o.status, o.hidden_at, i.withdrawn_at)
 					then order_item_sold(o.status, i.quantity, i.delivered) else 0 end as sells,
 				coalesce(sum(l.good) over (order by r.ended_at, x.run_id, x.id
@@ -215,7 +227,7 @@ language sql stable as $$
 			join run_items x on x.order_item_id = order_item and x.product_id = i.product_id
 			join production_runs r on r.id = x.run_id and r.ended_at is not null
 			cross join lateral (
-				select l.good, l.came, l.valued from run_lines(x.run_id) l where l.item = x.id offset 0
+				select l.good, l.came, l.valued, l.carriers from run_lines(x.run_id) l where l.item = x.id offset 0
 			) l
 			where l.good > 0
 		) n
@@ -258,14 +270,8 @@ language sql stable as $$
 		cross join lateral (
 			select coalesce(sum(o.delivered), 0) as delivered,
 				coalesce(sum(o.delivered_cost) filter (where o.valued), 0) as cost,
-				coalesce(sum(o.delivered) filter (where not o.valued or o.late), 0) as unvalued
-			from (
-				select o.*, exists (
-					select from piece_entries e
-					where e.run_id = (select x.run_id from run_items x where x.id = o.item) and e.run_item_id = o.item
-						and e.kind <> 'used' and e.cost is null) as late -- the cost may become known after the delivery
-				from order_item_own(e.item) o -- the entries come first, so that items without entries read no runs
-			) o
+				coalesce(sum(o.unvalued), 0) as unvalued
+			from order_item_own(e.item) o -- the entries come first, so that items without entries read no runs
 		) o
 	) n
 $$;
@@ -384,8 +390,8 @@ end $$;
 --   stock                                      the pieces that the order took from stock, less those that its runs
 --                                              put into stock and that do not wait for it; see waiting_pieces
 --
--- expected_cost is the cost of the pieces that an open order still needs; see the function expected_cost. Each result is
--- the sum of the known amounts, or null if no amount is known. unknown names the amounts that are missing in a sum:
+-- expected_cost is the cost of the pieces that an open order still needs; see the function expected_cost. Each result
+-- is the sum of the known amounts, or null if no amount is known. unknown names the amounts that are missing in a sum:
 -- parts of costs, revenue if an item that earns has no known price, and currency if that is because the currency of the
 -- order has no rate.
 --

@@ -225,8 +225,8 @@ $$;
 --
 -- Pieces are integers up to 1,000,000,000, which float8 represents and adds exactly, in less time than numeric.
 --
--- PostgreSQL inlines the functions above, because they are in language sql, stable and without settings: a session
--- plans them once, as parts of the statements here.
+-- PostgreSQL inlines net_places and the functions after it, because they are in language sql, stable and without
+-- settings: a session plans them once, as parts of the statements here.
 --
 -- enable_nestloop: PostgreSQL does not know how many elements the arrays have, and would compare each item with each
 -- run.

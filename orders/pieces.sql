@@ -1,11 +1,11 @@
 -- Returns the items of a run whose pieces are in the ledger or should be: their good pieces and the cost of these, and
 -- what the ledger has (had, and whether there is an entry: known). Of these, unknown pieces have no known cost, and the
--- others have the cost had_cost. takes reports whether the item uses components, and used whether the ledger has used
--- ones. at is when the pieces count, or null for now. With p_none, no pieces are good. Pieces that leave the stock come
--- first.
+-- others have the cost had_cost; valued pieces came into stock with a known cost. takes reports whether the item takes
+-- components from stock, and used whether the ledger has such components. at is when the pieces count, or null for now.
+-- With p_none, no pieces are good. Pieces that leave the stock come first.
 create or replace function run_pieces(run uuid, ended timestamptz, p_none boolean)
 returns table (id uuid, product_id uuid, good int, had bigint, known boolean, takes boolean, cost numeric,
-	used boolean, unknown bigint, had_cost numeric, at timestamptz)
+	used boolean, unknown bigint, had_cost numeric, valued bigint, at timestamptz)
 language plpgsql stable as $$
 #variable_conflict use_column
 begin
@@ -19,7 +19,7 @@ begin
 		), had as materialized (
 			select e.run_item_id as id, e.product_id, sum(e.pieces - e.shortfall) as pieces,
 				coalesce(sum(e.pieces - e.shortfall) filter (where e.cost is null), 0) as unknown,
-				coalesce(sum(e.cost), 0) as cost,
+				coalesce(sum(e.cost), 0) as cost, sum(valued_change(e)) as valued,
 				(array_agg(coalesce(e.happened_at, e.created_at) order by e.created_at desc, e.id desc))[1] as at
 			from piece_entries e
 			where e.run_id = run and e.kind in ('produced', 'corrected')
@@ -33,7 +33,7 @@ begin
 				where x.run_id = run and x.run_item_id = coalesce(g.id, h.id) and x.kind = 'used'
 				group by x.product_id having sum(x.pieces) <> 0
 			) as used,
-			coalesce(h.unknown, 0) as unknown, coalesce(h.cost, 0) as had_cost,
+			coalesce(h.unknown, 0) as unknown, coalesce(h.cost, 0) as had_cost, coalesce(h.valued, 0) as valued,
 			-- Pieces recorded within a minute after the end keep the time of the record; null means now.
 			case when ended is null or h.at >= ended and h.at < ended + interval '1 minute' then h.at
 				when ended < now() then ended end as at
@@ -69,7 +69,7 @@ begin
 		) c
 		left join (
 			select x.product_id, -sum(x.pieces) as pieces, -sum(x.value) as value,
-				-sum(greatest(x.on_hand, 0) - greatest(x.on_hand - x.pieces, 0) - x.unvalued) as valued
+				-sum(valued_change(x)) as valued
 			from piece_entries x
 			where x.run_id = entry.run_id and x.run_item_id = entry.run_item_id and x.kind = 'used'
 			group by x.product_id
@@ -92,16 +92,16 @@ begin
 	end loop;
 end $$;
 
--- Returns how many of the p_good pieces of an item of a run the order does not have yet.
-create or replace function undelivered(run_item uuid, p_good int) returns bigint language sql stable as $$
-	select p_good - coalesce((
+-- Returns how many of p_pieces pieces of an item of a run the order does not have yet.
+create or replace function undelivered(run_item uuid, p_pieces bigint) returns bigint language sql stable as $$
+	select greatest(p_pieces - coalesce((
 		select o.delivered from run_items i cross join lateral order_item_own(i.order_item_id) o
-		where i.id = run_item and o.item = run_item), 0)
+		where i.id = run_item and o.item = run_item), 0), 0)
 $$;
 
--- Gives p_unknown pieces of an item of a run, which had no known cost, the cost p_cost: the pieces are taken back without
--- a cost, and added again with it. entry has the other columns of both entries. Of the pieces, p_left may still be in
--- stock; there they are among those without a known cost, which leave the stock first.
+-- Gives p_unknown pieces of an item of a run, which had no known cost, the cost p_cost: one entry takes the pieces back
+-- without a cost, and a second one adds them again with the cost. entry has the other columns of both. At most p_left
+-- of the pieces are in stock, and as many of the stock's pieces without a known cost get their part of the cost.
 create or replace function settle_run_cost(entry piece_entries, p_unknown bigint, p_left bigint, p_cost numeric)
 returns void language plpgsql as $$
 declare
@@ -202,9 +202,9 @@ begin
 			item.had := item.had - gone;
 			item.unknown := item.unknown - gone;
 		end if;
-		if item.unknown > 0 and item.good > 0 and total is not null then
+		if item.unknown > 0 and item.good > 0 and abs(total) <= 999999999 then
 			change := round(total * item.had / item.good, 6) - item.had_cost;
-			perform settle_run_cost(entry, item.unknown, undelivered(item.id, item.good), change);
+			perform settle_run_cost(entry, item.unknown, undelivered(item.id, item.had), change);
 			item.had_cost := item.had_cost + change;
 		end if;
 		change := case when total is null and item.good < item.had
@@ -220,6 +220,7 @@ begin
 		entry.cost := change;
 		perform move_pieces(entry,
 			p_of => case when item.good > item.had then item.good - item.had else item.good end,
-			p_left => case when item.good = item.had then undelivered(item.id, item.good) end);
+			p_left => case when item.good = item.had
+				then greatest(least(undelivered(item.id, item.good), item.valued), 0) end);
 	end loop;
 end $$;

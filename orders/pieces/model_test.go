@@ -691,15 +691,20 @@ type line struct {
 	good, failed, sold, delivered, kept int64
 	used, stocked, came                 *big.Rat // the value that left the stock, came into it, and goes with the pieces
 	valued                              bool     // whether all of the cost is known
-	late                                bool     // whether the cost was unknown once
+	without                             int64    // the first good pieces, which left the stock before their cost was known
 }
 
 // share returns the part of the cost that goes with a number of the good pieces.
 func (n *line) share(pieces int64) *big.Rat {
-	if n.good == 0 {
+	switch {
+	case n.good == 0:
+		return new(big.Rat)
+	case pieces == n.good:
+		return n.came
+	case pieces <= n.without:
 		return new(big.Rat)
 	}
-	return round6(quo(times(n.came, whole(pieces)), whole(n.good)))
+	return round6(quo(times(n.came, whole(pieces-n.without)), whole(n.good-n.without)))
 }
 
 // moved returns the value that the line brought into stock and that no order keeps.
@@ -725,19 +730,24 @@ func (l ledger) lines(totals map[any]parts) (lines []*line) {
 				known = sum(known, shares[i])
 			}
 			n.good, n.failed = piecesOf(run, item)
-			unknown := int64(0)
+			unknown, carriers := int64(0), int64(0)
 			for _, e := range l.where("piece_entries", "run_item_id", item["id"]) {
 				switch {
 				case e["kind"] == "used":
 					n.used = minus(n.used, e.rat("value"))
 					continue
 				case e["cost"] == nil:
-					n.late = true
 					unknown += e.int("pieces") - e.int("shortfall")
 				}
 				n.stocked = sum(n.stocked, e.rat("value"))
+				if e["product_id"] == item["product_id"] {
+					carriers += max(e.int("on_hand"), 0) - max(e.int("on_hand")-e.int("pieces"), 0) - e.int("unvalued")
+				}
 			}
 			n.valued, n.came = unknown == 0, n.stocked
+			if n.valued {
+				n.without = n.good - min(max(carriers, 0), n.good)
+			}
 			if !n.valued && n.good > 0 {
 				n.came = sum(known, n.used)
 			}
@@ -924,9 +934,8 @@ func (l ledger) took(item row, own []*line, m *money) {
 	for _, n := range own {
 		others -= n.delivered
 		if n.valued {
-			cost = minus(cost, n.share(n.delivered))
-		}
-		if !n.valued || n.late {
+			cost, without = minus(cost, n.share(n.delivered)), without-min(n.delivered, n.without)
+		} else {
 			without -= n.delivered
 		}
 	}

@@ -3,6 +3,7 @@ package pieces_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -238,6 +239,87 @@ func TestCostOfDeliveredPiecesBecomesKnown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The cost that becomes known belongs to the pieces of the run: to those that the order has, to those in stock, or to
+// those that were scrapped. Other pieces in stock keep their cost, and those without one are still named.
+func TestWhosePiecesGetTheCost(t *testing.T) {
+	t.Parallel()
+	type farm struct {
+		*testkit.Client
+		product, order, item, priced, spool string
+	}
+	begin := func(t *testing.T, ordered int) (f farm) {
+		t.Parallel()
+		_, f.Client, f.priced = newCostFarm(t)
+		f.spool = f.NewSpool(t, 100_000, j{"net_weight_grams": 100_000})
+		f.product = f.NewProduct(t, "P", 100)
+		f.order, f.item = f.NewOrder(t, f.product, ordered)
+		return f
+	}
+	price := func(t *testing.T, f farm, run string, perGram float64, more j) {
+		t.Helper()
+		body := j{"materials": []j{{"spool_id": f.spool, "cost_per_gram": perGram}}}
+		maps.Copy(body, more)
+		f.Post(t, run+"/correct", body).Want(200)
+	}
+	inStock := func(t *testing.T, f farm, onHand, unvalued, value string) {
+		t.Helper()
+		f.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": onHand, "unvalued_pieces": unvalued,
+			"piece_value": value})
+	}
+	t.Run("of an order that has some of the pieces", func(t *testing.T) {
+		f := begin(t, 5)
+		run := printed(t, f.Client, f.spool, f.product, f.item, 5, 500)
+		f.Post(t, f.order+"/deliver", j{"items": []j{{"id": f.item, "quantity": 2}}}).Want(200)
+		price(t, f, run, 0.02, nil)
+		inStock(t, f, "3", "0", "6")
+		f.Get(t, f.order).Want(200).Shows(map[string]string{"cost": "10", "unknown_parts": "[revenue]"})
+		f.Get(t, margins).Want(200).Shows(map[string]string{"cost": "10", "waiting_cost": "6"})
+		f.Post(t, f.order+"/deliver", nil).Want(200).Shows(map[string]string{"cost": "10", "unknown_parts": "[revenue]"})
+	})
+	t.Run("of an order for a part of the pieces", func(t *testing.T) {
+		f := begin(t, 3)
+		run := printed(t, f.Client, f.spool, f.product, f.item, 5, 500)
+		f.Post(t, f.order+"/deliver", j{"items": []j{{"id": f.item, "quantity": 2}}}).Want(200)
+		price(t, f, run, 0.02, nil)
+		f.Get(t, f.order).Want(200).Shows(map[string]string{"cost": "6", "unknown_parts": "[revenue]"})
+		f.Get(t, margins).Want(200).Shows(map[string]string{"cost": "6", "waiting_cost": "2"})
+		f.Post(t, f.order+"/deliver", nil).Want(200).Shows(map[string]string{"cost": "6"})
+		inStock(t, f, "2", "0", "4")
+	})
+	t.Run("with more good pieces", func(t *testing.T) {
+		f := begin(t, 5)
+		run := printed(t, f.Client, f.spool, f.product, f.item, 8, 800)
+		item := f.Get(t, run).Text("items.0.id")
+		f.Post(t, run+"/correct", j{"items": []j{{"id": item, "successful_quantity": 5, "failed_quantity": 3}}}).Want(200)
+		f.Post(t, f.order+"/deliver", nil).Want(200)
+		printed(t, f.Client, f.NewSpool(t, 1000, nil), f.product, nil, 3, 300)
+		inStock(t, f, "3", "3", "null")
+		price(t, f, run, 0.02, j{"items": []j{{"id": item, "successful_quantity": 8, "failed_quantity": 0}}})
+		inStock(t, f, "6", "3", "6")
+		f.Get(t, f.order).Want(200).Shows(map[string]string{"cost": "10", "unknown_parts": "[revenue]"})
+	})
+	t.Run("of scrapped pieces", func(t *testing.T) {
+		f := begin(t, 1)
+		run := printed(t, f.Client, f.spool, f.product, nil, 5, 500)
+		f.Post(t, products+"/"+f.product+"/scrap", j{"quantity": 5}).Want(200)
+		printed(t, f.Client, f.priced, f.product, nil, 9, 900)
+		for _, perGram := range []float64{0.04, 0.02, 0.04} {
+			price(t, f, run, perGram, nil)
+			inStock(t, f, "9", "0", "18")
+			f.Get(t, margins).Want(200).Shows(map[string]string{"cost": fmt.Sprint(500 * perGram)})
+		}
+	})
+	t.Run("beside pieces without a cost", func(t *testing.T) {
+		f := begin(t, 5)
+		f.Post(t, products+"/"+f.product+"/count", j{"counted": 2}).Want(200)
+		run := printed(t, f.Client, f.spool, f.product, f.item, 3, 300)
+		price(t, f, run, 0.02, nil)
+		inStock(t, f, "5", "2", "6")
+		f.Post(t, f.order+"/deliver", nil).Want(200).Shows(map[string]string{"cost": "6",
+			"unknown_parts": "[stock revenue]"})
+	})
 }
 
 // A kit that a delivery assembles costs what its parts cost, also those that a run printed for the order.

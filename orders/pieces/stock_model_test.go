@@ -272,8 +272,8 @@ func (l ledger) movement(s *pool, e row, before []row) (movement, bool) {
 }
 
 // comesBack returns how many pieces of an entry do not come into stock, because the run brought them before, and they
-// were gone when a correction took them out. If the entry only gives pieces a cost that has become known, these are those
-// that were gone when the entry before it took them back without a cost.
+// were gone when a correction took them out. If the entry only gives pieces a cost that has become known, these are
+// those that were gone when the entry before it took them back without a cost.
 func (l ledger) comesBack(e row, before []row) (pieces int64) {
 	if e["run_id"] == nil || e["kind"] == "used" || e["at_count"] != nil {
 		return 0

@@ -190,7 +190,7 @@ func (m *Metrics) write(out io.Writer) {
 		one("db_pool_connections", "gauge", "Connections in the pool.", p.Total)
 		one("db_pool_idle_connections", "gauge", "Idle connections.", p.Idle)
 		one("db_pool_in_use_connections", "gauge", "Connections in use.", p.InUse)
-		one("db_pool_waiting", "gauge", "Reads and writes that wait for a connection.", p.Waiting)
+		one("db_pool_waiting", "gauge", "Reads and writes that wait for a share of the connections.", p.Waiting)
 		one("db_pool_acquires_total", "counter", "Acquired connections.", p.Acquires)
 		one("db_pool_waits_total", "counter", "Acquisitions that had to wait for a connection.", p.Waits)
 		one("db_pool_wait_seconds_total", "counter", "Time spent waiting for a connection.", p.WaitTime.Seconds())
