@@ -311,6 +311,29 @@ func TestWhosePiecesGetTheCost(t *testing.T) {
 			f.Get(t, margins).Want(200).Shows(map[string]string{"cost": fmt.Sprint(500 * perGram)})
 		}
 	})
+	failed := func(f farm, run string) j {
+		return j{"items": []j{{"id": f.Get(t, run).Text("items.0.id"), "successful_quantity": 3, "failed_quantity": 2}}}
+	}
+	t.Run("after some of the pieces failed", func(t *testing.T) {
+		f := begin(t, 1)
+		run := printed(t, f.Client, f.spool, f.product, nil, 5, 500)
+		printed(t, f.Client, f.priced, f.product, nil, 4, 400)
+		f.Post(t, run+"/correct", failed(f, run)).Want(200)
+		inStock(t, f, "7", "3", "8")
+		price(t, f, run, 0.02, nil)
+		inStock(t, f, "7", "0", "18")
+	})
+	t.Run("after it was unknown for a while", func(t *testing.T) {
+		f := begin(t, 1)
+		run := printed(t, f.Client, f.spool, f.product, nil, 5, 500)
+		price(t, f, run, 0.02, nil)
+		f.Post(t, run+"/correct", j{"materials": []j{{"spool_id": f.spool, "cost_per_gram": nil}}}).Want(200)
+		inStock(t, f, "5", "0", "10")
+		f.Post(t, run+"/correct", failed(f, run)).Want(200)
+		inStock(t, f, "3", "0", "6")
+		price(t, f, run, 0.04, nil)
+		inStock(t, f, "3", "0", "20")
+	})
 	t.Run("beside pieces without a cost", func(t *testing.T) {
 		f := begin(t, 5)
 		f.Post(t, products+"/"+f.product+"/count", j{"counted": 2}).Want(200)
