@@ -39,7 +39,8 @@ var errMalformedHash = errors.New("secrets: malformed password hash")
 
 // Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time. Callers that wait share the cores
 // fairly: groups such as an account, an address or a tenant take turns, so that the passwords of one group do not
-// delay other groups for long. Its methods are safe for concurrent use; its fields must not change after the first call.
+// delay other groups for long. Its methods are safe for concurrent use; its fields must not change after the first
+// call.
 type Hasher struct {
 	Rounds int           // of new passwords
 	Queue  *limit.Queue  // grants the cores
