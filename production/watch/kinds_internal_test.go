@@ -363,6 +363,43 @@ func TestMoonraker(t *testing.T) {
 	})
 }
 
+// Moonraker may lose a change that comes at the same time as the answer to the subscription.
+func TestLostNotification(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		m := &watchtest.Moonraker{}
+		stats := func(state string, total float64) watchtest.Fields {
+			return watchtest.Fields{"state": state, "filename": "a.gcode", "total_duration": total,
+				"print_duration": total, "filament_used": 10 * total, "message": ""}
+		}
+		m.Row("000001", 7.25, "a.gcode", "in_progress", 0, 0)
+		m.Update("print_stats", stats("printing", 1))
+		defer r.net.Serve("voron:7125", m)()
+		r.follow(Connection{Kind: "moonraker", Address: "voron"})
+		r.wait(time.Second)
+		m.Set("print_stats", stats("complete", 60))
+		r.wait(pingEvery)
+		r.want("printing a.gcode#1 adopted 0% T0=10, idle a.gcode#1 adopted 100% completed T0=600")
+
+		// A notification is newer than the status that is on its way.
+		m.Row("000002", 8.5, "a.gcode", "in_progress", 0, 0)
+		m.Update("print_stats", stats("printing", 1))
+		r.wait(time.Second)
+		m.Answer = func() { m.Update("print_stats", stats("complete", 60)) }
+		r.wait(pingEvery)
+		m.Answer = nil
+		r.want("printing a.gcode#2 0% T0=10, idle a.gcode#2 100% completed T0=600")
+
+		// The same when Klipper goes away.
+		m.Answer = func() { m.Klipper(false) }
+		r.wait(pingEvery)
+		m.Answer = nil
+		r.wait(pingEvery)
+		r.want("offline!klipper")
+		m.Klipper(true)
+		r.want("idle")
+	})
+}
+
 // The active spool of Moonraker is in the states, if its id is the number of a spool of the service.
 func TestActiveSpool(t *testing.T) {
 	t.Parallel()

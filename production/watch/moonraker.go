@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,7 +20,7 @@ import (
 
 // Times of kind moonraker.
 const (
-	pingEvery = 30 * time.Second // how often a connection is checked that may be stale
+	pingEvery = 30 * time.Second // how often a connection that may be stale, and the status, are checked
 	rowRetry  = 3 * time.Second
 	rowWithin = 10 * time.Second // after the start of a job, its row is in the history
 )
@@ -31,6 +32,7 @@ const maxSpool = 999_999_999 // the greatest number of a spool in the service
 type moonraker struct {
 	*site
 	status  klipper
+	heard   time.Time // of the last change of the status
 	away    bool      // Klipper is not connected to Moonraker
 	history bool      // Moonraker keeps one
 	key     string    // of the job that runs or is shown
@@ -59,14 +61,16 @@ type klipper struct {
 	Toolhead struct{ Extruder string }
 }
 
-// subscribe asks for the objects of klipper: the answer has all of them, and notifications follow. Klipper forgets
-// subscriptions when it restarts.
-const subscribe = `{"jsonrpc": "2.0", "id": 1, "method": "printer.objects.subscribe", "params": {"objects": {
-	"print_stats": null, "virtual_sdcard": ["progress"], "display_status": ["progress"], "webhooks": null,
-	"toolhead": ["extruder"]}}}`
+// request returns a request for the objects of klipper. The method subscribe has the id 1; notifications follow its
+// answer, until Klipper restarts. The id of another request is the time in milliseconds.
+func request(id int64, method string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc": "2.0", "id": %d, "method": "printer.objects.%s", "params": {"objects": {
+		"print_stats": null, "virtual_sdcard": ["progress"], "display_status": ["progress"], "webhooks": null,
+		"toolhead": ["extruder"]}}}`, id, method)
+}
 
 type rpcMessage struct {
-	ID     int
+	ID     int64
 	Method string
 	Params []json.RawMessage
 	Result struct{ Status json.RawMessage }
@@ -99,11 +103,11 @@ func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(maxMessage)
-	go ping(ctx, conn, cancel)
+	go check(ctx, conn, cancel)
 	if m.slots = nil; slices.Contains(info.Components, "spoolman") {
 		m.readSpool(ctx)
 	}
-	if err := conn.Write(ctx, websocket.MessageText, []byte(subscribe)); err != nil {
+	if err := conn.Write(ctx, websocket.MessageText, request(1, "subscribe")); err != nil {
 		return problemOf(err, m.address)
 	}
 	for {
@@ -117,7 +121,7 @@ func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 			continue
 		}
 		if r.Method == "notify_klippy_ready" {
-			err = conn.Write(ctx, websocket.MessageText, []byte(subscribe))
+			err = conn.Write(ctx, websocket.MessageText, request(1, "subscribe"))
 		} else {
 			err = m.take(ctx, r, yield)
 		}
@@ -127,14 +131,16 @@ func (m *moonraker) watch(ctx context.Context, yield func(Observation)) error {
 	}
 }
 
-// ping ends the connection if the other side no longer answers.
-func ping(ctx context.Context, conn *websocket.Conn, cancel context.CancelCauseFunc) {
+// check ends the connection if the other side no longer answers, and asks for the whole status: Moonraker sends no
+// notification of a change that Klipper sends at the same time as the answer to the subscription.
+func check(ctx context.Context, conn *websocket.Conn, cancel context.CancelCauseFunc) {
 	for pause(ctx, pingEvery) == nil {
 		wait, done := context.WithTimeout(ctx, answerWithin)
 		if conn.Ping(wait) != nil {
 			cancel(problem("stale", "The connection is open, but nothing answers."))
 		}
 		done()
+		conn.Write(ctx, websocket.MessageText, request(time.Now().UnixMilli(), "query"))
 	}
 }
 
@@ -174,18 +180,27 @@ func (m *moonraker) readSpool(ctx context.Context) {
 
 // take handles a message.
 func (m *moonraker) take(ctx context.Context, r rpcMessage, yield func(Observation)) error {
-	before, changed := m.status.Stats, true
+	before, changed, now := m.status.Stats, true, time.Now()
+	if r.ID > 1 && (r.Error != nil || m.away || !m.heard.Before(time.UnixMilli(r.ID))) {
+		return nil // a notification may be newer than this status
+	} else if r.ID <= 1 {
+		m.heard = now
+	}
+	status := r.Result.Status
+	if r.Method == "notify_status_update" && len(r.Params) > 0 {
+		status = r.Params[0]
+	}
 	switch {
 	case r.ID == 1 && r.Error != nil && r.Error.Code == -32602:
 		return problem("key", "Moonraker refuses the key, or does not trust this address without one.")
 	case r.ID == 1:
 		m.status = klipper{}
-		json.Unmarshal(r.Result.Status, &m.status)
+		json.Unmarshal(status, &m.status)
 		m.away = m.status.Stats.State == "" // Klipper has not started, or has no virtual_sdcard
-	case r.Method == "notify_status_update" && len(r.Params) > 0:
-		json.Unmarshal(r.Params[0], &m.status) // a field of another type keeps its value
-		now := m.status.Stats
-		changed = now.State != before.State || now.File != before.File || now.Total < before.Total
+	case status != nil:
+		json.Unmarshal(status, &m.status) // a field of another type keeps its value
+		s := m.status.Stats
+		changed = s.State != before.State || s.File != before.File || s.Total < before.Total
 	case r.Method == "notify_active_spool_set" && m.slots != nil && len(r.Params) > 0:
 		var active activeSpool
 		json.Unmarshal(r.Params[0], &active)
@@ -201,7 +216,7 @@ func (m *moonraker) take(ctx context.Context, r rpcMessage, yield func(Observati
 		yield(klipperAway)
 		return nil
 	}
-	o, now := m.observe(), time.Now()
+	o := m.observe()
 	o.Slots = m.slots
 	if changed {
 		m.begun = now

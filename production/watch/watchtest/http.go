@@ -175,6 +175,7 @@ func (o *OctoPrint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type Moonraker struct {
 	Key      string
 	Spoolman string // the address of its Spoolman, or ""
+	Answer   func() // is called before the answer to a query is sent
 
 	mu      sync.Mutex
 	spool   any  // the id of the active spool, or nil
@@ -187,7 +188,14 @@ type Moonraker struct {
 
 // Update sets fields of an object of Klipper and tells the clients.
 func (m *Moonraker) Update(object string, fields Fields) {
+	m.Set(object, fields)
+	m.Notify("notify_status_update", Fields{object: fields}, 123.4)
+}
+
+// Set sets fields of an object of Klipper, and the notification is lost.
+func (m *Moonraker) Set(object string, fields Fields) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.status == nil {
 		m.status = map[string]Fields{"webhooks": {"state": "ready", "state_message": ""},
 			"print_stats": {"state": "standby", "filename": ""}}
@@ -196,8 +204,6 @@ func (m *Moonraker) Update(object string, fields Fields) {
 		m.status[object] = Fields{}
 	}
 	maps.Copy(m.status[object], fields)
-	m.mu.Unlock()
-	m.Notify("notify_status_update", Fields{object: fields}, 123.4)
 }
 
 // Klipper says whether Klipper is connected. It forgets the subscriptions, and its state.
@@ -324,20 +330,26 @@ func (m *Moonraker) socket(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		var request struct {
-			ID     int
+			ID     int64
 			Method string
 		}
 		json.Unmarshal(text, &request)
 		m.mu.Lock()
 		response := Fields{"jsonrpc": "2.0", "id": request.ID}
+		query := request.Method == "printer.objects.query"
 		switch {
-		case request.Method != "printer.objects.subscribe" || m.away:
+		case !query && request.Method != "printer.objects.subscribe" || m.away:
 			response["error"] = Fields{"code": -32601, "message": "Method not found"}
 		default:
-			m.clients[c] = true
+			m.clients[c] = m.clients[c] || !query
 			response["result"] = Fields{"eventtime": 1.0, "status": m.status}
 		}
 		text, _ = json.Marshal(response)
+		if query && m.Answer != nil {
+			m.mu.Unlock()
+			m.Answer()
+			m.mu.Lock()
+		}
 		c.Write(context.Background(), websocket.MessageText, text)
 		m.mu.Unlock()
 	}
