@@ -13,9 +13,10 @@ import (
 
 // Klippy is the Unix socket of Klipper, as far as the real Moonraker needs it to see a printer that prints.
 type Klippy struct {
-	mu     sync.Mutex
-	conn   net.Conn
-	status map[string]watchtest.Fields
+	mu       sync.Mutex
+	conn     net.Conn
+	status   map[string]watchtest.Fields
+	watchers int
 }
 
 // Serve serves the socket until the listener is closed.
@@ -98,8 +99,18 @@ func (k *Klippy) serve(conn net.Conn) {
 			result = watchtest.Fields{"eventtime": 1.0, "status": status}
 		}
 		k.send(watchtest.Fields{"id": request.ID, "result": result})
+		if _, watches := request.Params.Objects["display_status"]; watches && request.Method == "objects/subscribe" {
+			k.watchers++
+		}
 		k.mu.Unlock()
 	}
+}
+
+// Watchers returns how many subscriptions of watchers were answered: others do not ask for display_status.
+func (k *Klippy) Watchers() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.watchers
 }
 
 func (k *Klippy) send(message any) {
