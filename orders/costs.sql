@@ -256,7 +256,7 @@ language sql stable as $$
 	from (
 		select coalesce(i.delivered, 0) - o.delivered as pieces, e.cost - o.cost as cost, e.scrapped,
 			e.unknown > o.unvalued as unknown
-		from (select * from order_items i where i.id = order_item) i
+		from (select * from order_items i where i.id = order_item offset 0) i -- as in expected_cost
 		cross join lateral (
 			select (array_agg(e.order_item_id))[1] as item,
 				coalesce(-sum(e.value) filter (where e.kind <> 'scrapped'), 0) as cost,
@@ -357,8 +357,10 @@ begin
 			select i.product_id, coalesce(sum(u.waiting), 0) as waiting,
 				greatest(sum(greatest(i.quantity - coalesce(i.delivered, 0), 0) - coalesce(u.waiting, 0)), 0) as pieces
 			from unnest(items, waiting) u (id, waiting)
-			join order_items i on i.id = u.id
-			where i.withdrawn_at is null
+			cross join lateral (
+				select * from order_items i where i.id = u.id and i.withdrawn_at is null
+				offset 0 -- finds each item by its id, also before PostgreSQL has statistics of the items
+			) i
 			group by i.product_id
 		) n
 		left join lateral (
@@ -436,7 +438,8 @@ begin
 	elsif open then
 		select array_agg(distinct i.product_id) into made
 		from order_items i cross join lateral order_item_pieces(i.id) p
-		where i.id = any (items) and i.withdrawn_at is null and p.produced > coalesce(i.delivered, 0);
+		-- With i.id = any (items), PostgreSQL 16 reads all items until it has statistics of them.
+		where i.order_id = order_money.order_id and i.withdrawn_at is null and p.produced > coalesce(i.delivered, 0);
 	end if;
 	if made is not null then
 		select array_agg(w.pieces order by u.n) into waiting
