@@ -384,15 +384,13 @@ func TestLostNotification(t *testing.T) {
 		m.Row("000002", 8.5, "a.gcode", "in_progress", 0, 0)
 		m.Update("print_stats", stats("printing", 1))
 		r.wait(time.Second)
-		m.Answer = func() { m.Update("print_stats", stats("complete", 60)) }
+		m.BeforeAnswer(func() { m.Update("print_stats", stats("complete", 60)) })
 		r.wait(pingEvery)
-		m.Answer = nil
 		r.want("printing a.gcode#2 0% T0=10, idle a.gcode#2 100% completed T0=600")
 
 		// The same when Klipper goes away.
-		m.Answer = func() { m.Klipper(false) }
+		m.BeforeAnswer(func() { m.Klipper(false) })
 		r.wait(pingEvery)
-		m.Answer = nil
 		r.wait(pingEvery)
 		r.want("offline!klipper")
 		m.Klipper(true)

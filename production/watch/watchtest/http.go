@@ -175,7 +175,6 @@ func (o *OctoPrint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type Moonraker struct {
 	Key      string
 	Spoolman string // the address of its Spoolman, or ""
-	Answer   func() // is called before the answer to a query is sent
 
 	mu      sync.Mutex
 	spool   any  // the id of the active spool, or nil
@@ -184,6 +183,7 @@ type Moonraker struct {
 	history []Fields
 	files   map[string]Fields
 	clients map[*websocket.Conn]bool
+	before  func() // see BeforeAnswer
 }
 
 // Update sets fields of an object of Klipper and tells the clients.
@@ -204,6 +204,13 @@ func (m *Moonraker) Set(object string, fields Fields) {
 		m.status[object] = Fields{}
 	}
 	maps.Copy(m.status[object], fields)
+}
+
+// BeforeAnswer sets a function that is called once, before the answer to the next query is sent.
+func (m *Moonraker) BeforeAnswer(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.before = f
 }
 
 // Klipper says whether Klipper is connected. It forgets the subscriptions, and its state.
@@ -345,9 +352,10 @@ func (m *Moonraker) socket(w http.ResponseWriter, r *http.Request) {
 			response["result"] = Fields{"eventtime": 1.0, "status": m.status}
 		}
 		text, _ = json.Marshal(response)
-		if query && m.Answer != nil {
+		if before := m.before; query && before != nil {
+			m.before = nil
 			m.mu.Unlock()
-			m.Answer()
+			before()
 			m.mu.Lock()
 		}
 		c.Write(context.Background(), websocket.MessageText, text)
