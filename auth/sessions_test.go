@@ -23,7 +23,7 @@ func TestSessions(t *testing.T) {
 	before := c.Get(t, path).Want(200)
 	before.Shows(map[string]string{"total": "1"})
 	if before.Text("items.0.created_at") != before.Text("items.0.last_used_at") ||
-		before.Text("items.0.expires_at") <= before.Text("items.0.created_at") {
+		!before.Time("items.0.expires_at").After(before.Time("items.0.created_at")) {
 		t.Errorf("the session is %s", before.Body)
 	}
 	login(c)

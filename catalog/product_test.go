@@ -195,15 +195,15 @@ func TestProductPatch(t *testing.T) {
 	cleared.Shows(map[string]string{"name": "Dragon", "description": "null", "sku": "null", "category": "null",
 		"estimated_print_time_minutes": "null", "labour_minutes": "null", "pieces_per_plate": "null",
 		"selling_price": "null", "notes": "null"})
-	if cleared.Text("updated_at") <= before.Text("updated_at") {
+	if !cleared.Time("updated_at").After(before.Time("updated_at")) {
 		t.Errorf("updated_at was %s and is %s", before.Text("updated_at"), cleared.Text("updated_at"))
 	}
 	// A change of a material or component updates updated_at of the product, even if the costs stay the same.
-	at := cleared.Text("updated_at")
+	at := cleared.Time("updated_at")
 	for _, sub := range []string{m, p} {
 		c.Patch(t, sub, j{"notes": "new"}).Want(200)
-		now := c.Get(t, path).Text("updated_at")
-		if now <= at {
+		now := c.Get(t, path).Time("updated_at")
+		if !now.After(at) {
 			t.Errorf("%s changed: updated_at was %s and is %s", sub, at, now)
 		}
 		at = now

@@ -41,7 +41,7 @@ func TestSpoolsFollowFilament(t *testing.T) {
 		"color_hex": "null", "diameter_mm": "2.85", "density_g_cm3": "1.27", "purchase_price": "15",
 		"net_weight_grams": "750"}
 	now := c.Get(t, spoolPath).Want(200).Shows(changed)
-	if now.Text("updated_at") <= old.Text("updated_at") || now.Header.Get("ETag") == old.Header.Get("ETag") {
+	if !now.Time("updated_at").After(old.Time("updated_at")) || now.Header.Get("ETag") == old.Header.Get("ETag") {
 		t.Errorf("updated_at was %s and is %s", old.Text("updated_at"), now.Text("updated_at"))
 	}
 	c.With("If-Match", old.Header.Get("ETag")).Patch(t, spoolPath, j{"notes": "x"}).

@@ -86,7 +86,8 @@ func TestSlots(t *testing.T) {
 	location(shelf, "A")
 	c.With("If-Match", old.Header.Get("ETag")).Patch(t, path+"/"+a, j{"notes": "x"}).
 		WantError(412, "PRECONDITION_FAILED")
-	if again := load(slot(a, 2), j{"spool_number": 1}).Want(200); again.Text("updated_at") <= old.Text("updated_at") {
+	again := load(slot(a, 2), j{"spool_number": 1}).Want(200)
+	if !again.Time("updated_at").After(old.Time("updated_at")) {
 		t.Error("the printer's updated_at has not changed")
 	} else if twice := load(slot(a, 2), j{"spool_number": 1}).Want(200); string(twice.Body) != string(again.Body) {
 		t.Errorf("a repeated request changes\n%s to\n%s", again.Body, twice.Body)

@@ -432,6 +432,16 @@ func (a *Response) Text(path string) string {
 	}
 }
 
+// Time returns the time at a path. Times do not compare as text: the service writes no zeros at the end of a second.
+func (a *Response) Time(path string) time.Time {
+	a.tb.Helper()
+	t, err := time.Parse(time.RFC3339Nano, a.Text(path))
+	if err != nil {
+		a.tb.Fatalf("%s: %s is not a time: %v", a.What, path, err)
+	}
+	return t
+}
+
 // List returns the array at a path.
 func (a *Response) List(path string) []any {
 	a.tb.Helper()
