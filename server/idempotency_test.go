@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -47,6 +48,9 @@ func addKeys(tb testing.TB, conn *pgx.Conn, c *testkit.Client, prefix string, n 
 	testkit.Check(tb, err)
 }
 
+// sweeping is held while Sweep runs, which deletes the expired keys of all tests, and by a test that needs its own.
+var sweeping sync.Mutex
+
 // Each write with a key deletes more expired keys than it adds, and Sweep deletes all of them.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
@@ -70,7 +74,10 @@ func TestKeysExpire(t *testing.T) {
 	addKeys(t, conn, c, "old", 1, "25 hours")
 	addKeys(t, conn, idle, "old", 45, "2 days")
 	addKeys(t, conn, idle, "young", 2, "1 hour")
-	testkit.Check(t, server.Sweep(t.Context(), api.DB))
+	sweeping.Lock()
+	err := server.Sweep(t.Context(), api.DB)
+	sweeping.Unlock()
+	testkit.Check(t, err)
 	for user, want := range map[*testkit.Client]string{
 		c: "now0 now1 now2 now3 young1 young2 young3", idle: "young1 young2",
 	} {
@@ -88,6 +95,8 @@ func TestExpiredKeysAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	c := testkit.New(t, testkit.Options{}, things).Operator(t)
 	conn := superuser(t)
+	sweeping.Lock()
+	defer sweeping.Unlock()
 	addKeys(t, conn, c, "old", 2, "25 hours")
 	h := c.Hold(t, `delete from idempotency_keys where user_id = '`+c.Actor.User+`' and key = 'old1'`)
 	c.With("Idempotency-Key", "now").Post(t, "/api/v1/things", `{"name":"x","weight":1}`).Want(200)
